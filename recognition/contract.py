@@ -1,0 +1,208 @@
+"""The one contract between the pipeline and whatever recognizes speech.
+
+Values and protocols alone: no Django, no rows, no network. A provider is built by `recognition.registry` from the config and is used by the
+pipeline's steps through the four calls of :class:`Provider`. Times are integers in milliseconds from the start of the original recording;
+languages are BCP-47 tags (``en``, ``ru``, ``pt-BR``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+
+
+# ---- the domain result --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A timed token, with the punctuation that hangs on it and without spaces around it."""
+
+    start_ms: int
+    end_ms: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """A timed stretch of speech of one voice: what a subtitle or a line of the transcript shows."""
+
+    start_ms: int
+    end_ms: int
+    text: str
+    channel: int = 0
+    speaker: str | None = None
+    words: tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The result, ordered by time. No utterances is a valid transcript: nobody spoke."""
+
+    utterances: tuple[Utterance, ...] = ()
+    language: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Plain text, one utterance a line."""
+        return "\n".join(utterance.text for utterance in self.utterances)
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """Voices in the order in which they are first heard."""
+        return tuple(dict.fromkeys(u.speaker for u in self.utterances if u.speaker))
+
+
+# ---- what goes in -------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """The normalized recording (Ogg/Opus) as a provider sees it.
+
+    `location` is our storage's name for it and holds no personal data; `local_path()` gives a readable file for as long as the context lasts.
+    """
+
+    location: str
+    size: int
+    duration_ms: int
+    channels: int
+    local_path: Callable[[], AbstractContextManager[Path]]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What a provider needs to know of a recognition that was submitted."""
+
+    id: str
+    model: str
+    options: Mapping[str, Any]
+    external_id: str
+    source_uri: str
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a provider takes. `None` means no limit. Checked before anything is paid.
+
+    `max_duration_ms` is compared with the duration times the number of channels when `channels_add_up`.
+    """
+
+    max_duration_ms: int | None = None
+    max_size: int | None = None
+    channels_add_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The provider is still at work: ask again in so many seconds."""
+
+    ask_again_in: float
+
+
+class Heartbeat(Protocol):
+    """How long work says that it lives, and learns that it must stop."""
+
+    def beat(self, progress: float | None = None) -> None:
+        """Call often (every second or so). `progress` is 0..1 of this step's work.
+
+        Raises an exception that the provider lets pass when the work must stop: the record was lost, the process is told to end, or the
+        deadline has passed.
+        """
+
+
+# ---- the provider -------------------------------------------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """An engine behind the contract. Every call may be repeated, all but `submit` of a provider that costs money."""
+
+    name: str
+    costs_money: bool
+    """True: `submit` is paid for, and is never repeated while its outcome is unknown."""
+    model: str
+    limits: Limits
+
+    def options(self, *, language: str, channels: int) -> dict[str, Any]:
+        """What is frozen on the recognition row, so that a repeat gives the same transcript. JSON values. `language` "" means detect."""
+
+    def upload(self, audio: Audio) -> str:
+        """Put the audio where the engine reads it; gives the `source_uri`. Idempotent: what is there already is not sent again."""
+
+    def submit(self, source_uri: str, options: Mapping[str, Any]) -> str:
+        """Start the recognition; gives the `external_id`. May cost money; never retried inside. A local engine gives an id at once."""
+
+    def poll(self, attempt: Attempt, heartbeat: Heartbeat) -> Pending | bytes:
+        """The raw answer once there is one. A local engine works in here."""
+
+    def parse(self, payload: bytes) -> Transcript:
+        """The raw answer as a transcript. Pure: no network, no clock, no rows. Raises :class:`Transient` on bytes that are no whole answer."""
+
+
+# ---- typed failures -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ProviderError(Exception):
+    """A failure with a stable `code` for programs and a sentence for people. Holds no secret, no file name and nothing that was said."""
+
+    code: str
+    message: str
+
+    def __post_init__(self) -> None:
+        super().__init__(self.code, self.message)
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+
+@dataclass
+class Refused(ProviderError):
+    """Permanent: this recording will not be recognized by this provider however often it is asked."""
+
+
+@dataclass
+class Transient(ProviderError):
+    """Trying again may help; counts as a failure."""
+
+
+@dataclass
+class Busy(ProviderError):
+    """The provider asks to come back later (429). Not a failure."""
+
+    retry_after: float = 60.0
+
+
+@dataclass
+class Misconfigured(ProviderError):
+    """The provider as a whole does not work for us (401, 403, a model that is not there). No attempt is spent."""
+
+
+@dataclass
+class OutcomeUnknown(ProviderError):
+    """A paid submission may or may not have been accepted. Never repeated by itself."""
+
+
+__all__ = [
+    "Attempt",
+    "Audio",
+    "Busy",
+    "Heartbeat",
+    "Limits",
+    "Misconfigured",
+    "OutcomeUnknown",
+    "Pending",
+    "Provider",
+    "ProviderError",
+    "Refused",
+    "Transcript",
+    "Transient",
+    "Utterance",
+    "Word",
+]
