@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-
-
 # ---- the domain result --------------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,21 @@
+#!/usr/bin/env python
+"""Django's command line."""
+
+import os
+import sys
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transcriber.settings")
+    from transcriber.config import ConfigError
+
+    try:
+        from django.core.management import execute_from_command_line
+
+        execute_from_command_line(sys.argv)
+    except ConfigError as error:
+        sys.exit(f"Configuration: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Attempts at a provider: all that would stop being true on a change of provider."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.db import models
+from django.utils import timezone
+from uuid_utils.compat import uuid7
+
+
+def new_id() -> uuid.UUID:
+    """A UUIDv7: in order of time, and not to be guessed by counting."""
+    return uuid7()
+
+
+def payload_name(recognition: Any, filename: str) -> str:
+    return f"payloads/{str(recognition.pk)[-2:]}/{recognition.pk}.raw"
+
+
+class Recognition(models.Model):
+    """One attempt. Options are frozen when it is made, so that a repeat gives the same transcript."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    created = models.DateTimeField(default=timezone.now, editable=False)
+    updated = models.DateTimeField(default=timezone.now, editable=False)
+    record = models.ForeignKey("records.AudioRecord", on_delete=models.CASCADE, related_name="recognitions")
+    provider = models.CharField(max_length=200, help_text="Name in the registry.")
+    model = models.CharField(max_length=200, blank=True)
+    options = models.JSONField(default=dict, blank=True)
+    external_id = models.CharField(max_length=200, blank=True, help_text="The provider's handle of this attempt.")
+    source_uri = models.CharField(max_length=1000, blank=True, help_text="Where the provider reads the audio.")
+    submit_started_at = models.DateTimeField(null=True, blank=True, help_text="The mark set before a paid call.")
+    payload = models.FileField(upload_to=payload_name, max_length=255, blank=True, help_text="The raw answer; megabytes, so no column.")
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "recognitions"
+        indexes = [models.Index(fields=["record", "id"], name="recognitions_of_record")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["provider", "external_id"], condition=~models.Q(external_id=""), name="recognitions_external_id_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.pk}"

@@ -1,0 +1,199 @@
+"""Halting, resuming and restarting, for one record or for ten thousand: one UPDATE and one INSERT of journal rows in one transaction."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django.core.files.storage import default_storage
+from django.db import connection, transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.expressions import RawSQL
+
+from recognition.models import Recognition
+from records.models import AudioRecord, File, Structure, Text
+from records.models.base import new_id
+from records.pipeline.stages import STAGES
+from records.states import FINAL, EventOutcome, HaltReason, Origin, State
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+@dataclass(frozen=True)
+class By:
+    """Who acts, and through what."""
+
+    origin: Origin
+    actor: User | None = None
+
+
+@dataclass
+class Report:
+    """How many records an act changed, and how many it passed over, by reason (`not_halted`, `unconfirmed`, …)."""
+
+    changed: int = 0
+    passed_over: dict[str, int] = field(default_factory=dict)
+
+
+def resume(records: QuerySet[AudioRecord], *, by: By, now: datetime) -> Report:
+    """Let halted records go on from where they stood, with the clock of the state started again.
+
+    Passes over what is not halted, and what is `unconfirmed` without the provider's id: that needs an answer, not a click.
+    """
+    known = Exists(Recognition.objects.filter(pk=OuterRef("recognition_id")).exclude(external_id=""))
+    open_question = Q(halt_reason=HaltReason.UNCONFIRMED) & ~Q(known)
+    return _act(
+        records,
+        EventOutcome.RESUMED,
+        passing={"not_halted": Q(halted_at__isnull=True), "unconfirmed": open_question},
+        columns=_fresh(now) | {"state_entered_at": now},
+        by=by,
+        now=now,
+    )
+
+
+def halt(records: QuerySet[AudioRecord], *, by: By, now: datetime) -> Report:
+    """Make unfinished records stand still; whoever works on one loses it."""
+    return _act(
+        records,
+        EventOutcome.HALTED,
+        passing={"done": Q(state=FINAL), "halted_already": Q(halted_at__isnull=False)},
+        columns={
+            "halted_at": now,
+            "halt_reason": HaltReason.STOPPED,
+            "error_code": "",
+            "error_text": "",
+            "acquisition_id": None,
+            "acquire_expires_at": None,
+            "progress": 0,
+        },
+        by=by,
+        now=now,
+    )
+
+
+def restart(records: QuerySet[AudioRecord], state: State, *, by: By, now: datetime) -> Report:
+    """Move records back to `state`, and clear what the steps from there on produced. Recognitions stay as history.
+
+    From before `submitted` the next recognition is a new one, which may cost money: whoever calls has asked. Passes over records that never
+    reached the state.
+    """
+    if state == FINAL:
+        raise ValueError("nothing starts from the final state")
+    order = list(State)
+    links = STAGES.produced_from(state)
+    with transaction.atomic():
+        ids = _lock(records)
+        chosen = AudioRecord.objects.filter(_among("id", ids))
+        eligible = Q(state__in=[reached.value for reached in order[order.index(state) :]])
+        rows = list(chosen.filter(eligible).values_list("id", "state", *(f"{link}_id" for link in links)))
+        moved = {row[0]: row[1] for row in rows}
+        produced = {link: [row[2 + number] for row in rows if row[2 + number]] for number, link in enumerate(links)}
+        AudioRecord.objects.filter(_among("id", list(moved))).update(
+            state=state, state_entered_at=now, **_fresh(now), **{f"{link}_id": None for link in links}
+        )
+        _journal(((pk, STAGES[state].name, f"{was} → {state.value}") for pk, was in moved.items()), EventOutcome.RESTARTED, by=by, now=now)
+        _remove(produced)
+    return Report(changed=len(moved), passed_over=_counts({"not_reached": len(ids) - len(moved)}))
+
+
+REMOVED: dict[str, Any] = {"normalized_file": File, "structure": Structure, "transcript_text": Text, "literary_text": Text}
+
+
+def _remove(produced: dict[str, list[uuid.UUID]]) -> None:
+    """Delete the rows that links led to; the bytes of files after the commit."""
+    for link, ids in produced.items():
+        if link not in REMOVED or not ids:
+            continue
+        rows = REMOVED[link].objects.filter(_among("id", ids))
+        if link == "normalized_file":
+            locations = list(rows.values_list("location", flat=True))
+            transaction.on_commit(partial(_delete_files, locations))
+        rows._raw_delete(rows.db)
+
+
+def _delete_files(locations: Iterable[str]) -> None:
+    for location in locations:
+        default_storage.delete(location)
+
+
+def _fresh(now: datetime) -> dict[str, Any]:
+    """The queue columns of a record that starts anew in its state."""
+    return {
+        "halted_at": None,
+        "halt_reason": "",
+        "error_code": "",
+        "error_text": "",
+        "attempts": 0,
+        "progress": 0,
+        "acquisition_id": None,
+        "acquire_expires_at": None,
+        "delay_time": now,
+        "work_started_at": None,
+        "updated": now,
+    }
+
+
+def _act(
+    records: QuerySet[AudioRecord], outcome: EventOutcome, *, passing: dict[str, Q], columns: dict[str, Any], by: By, now: datetime
+) -> Report:
+    with transaction.atomic():
+        ids = _lock(records)
+        left, passed_over = ids, {}
+        for reason, condition in passing.items():
+            passed = set(AudioRecord.objects.filter(_among("id", left)).filter(condition).values_list("id", flat=True))
+            passed_over[reason] = len(passed)
+            left = [pk for pk in left if pk not in passed]
+        chosen = AudioRecord.objects.filter(_among("id", left))
+        states = dict(chosen.values_list("id", "state"))
+        chosen.update(**{**columns, "updated": now})
+        _journal(((pk, STAGES[state].name, f"at {state}") for pk, state in states.items()), outcome, by=by, now=now)
+    return Report(changed=len(left), passed_over=_counts(passed_over))
+
+
+def _lock(records: QuerySet[AudioRecord]) -> list[uuid.UUID]:
+    """The ids, in order and held until the transaction ends (SQLite's immediate transaction holds everything)."""
+    return list(
+        AudioRecord.objects.filter(pk__in=records.order_by().values("pk")).select_for_update().order_by("id").values_list("id", flat=True)
+    )
+
+
+def _counts(passed_over: dict[str, int]) -> dict[str, int]:
+    return {reason: count for reason, count in passed_over.items() if count}
+
+
+def _among(column: str, ids: Sequence[uuid.UUID]) -> Q:
+    """Any number of ids as one parameter, so that ten thousand are one statement on every database."""
+    if connection.vendor == "postgresql":
+        return Q(**{f"{column}__in": RawSQL("SELECT unnest(%s::uuid[])", [list(ids)])})
+    return Q(**{f"{column}__in": RawSQL("SELECT value FROM json_each(%s)", [json.dumps([_plain(pk) for pk in ids])])})
+
+
+def _journal(rows: Iterable[tuple[uuid.UUID, str, str]], outcome: EventOutcome, *, by: By, now: datetime) -> None:
+    """Insert a row of the journal for each (record, step, text), all in one statement."""
+    events = [{"id": _plain(new_id()), "record": _plain(record_id), "step": step, "text": text} for record_id, step, text in rows]
+    if not events:
+        return
+    event, source = ("e ->> '{}'", "jsonb_array_elements(%s::jsonb) AS e")
+    if connection.vendor == "sqlite":
+        event, source = ("json_extract(value, '$.{}')", "json_each(%s)")
+    cast = "::uuid" if connection.vendor == "postgresql" else ""
+    moment = connection.ops.adapt_datetimefield_value(now)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO record_events (id, record_id, step, outcome_text, origin, actor_id, outcome, created, updated) "  # noqa: S608 - names alone
+            f"SELECT ({event.format('id')}){cast}, ({event.format('record')}){cast}, {event.format('step')}, {event.format('text')}, "
+            f"%s, %s, %s, %s, %s FROM {source}",
+            [by.origin.value, by.actor.pk if by.actor else None, outcome.value, moment, moment, json.dumps(events)],
+        )
+
+
+def _plain(pk: uuid.UUID) -> str:
+    """A UUID as the database's column holds it."""
+    return str(pk) if connection.vendor == "postgresql" else pk.hex

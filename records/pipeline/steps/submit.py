@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.conf import settings
+from django.core.files.storage import default_storage
+
+from recognition import operations as recognitions
+from recognition import registry
+from recognition.contract import Audio, Busy, Misconfigured, OutcomeUnknown, Provider, Refused
+from recognition.sources import local_copy
+from records.models import AudioRecord
+from records.pipeline.heartbeat import Checkpoint, Heartbeat
+from records.pipeline.outcomes import Advance, Halt, Outcome
+from records.states import HaltReason
+
+
+def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint, now: datetime) -> Outcome:
+    """Start the recognition, once: what a former run did already is found on the row of the attempt and not done again."""
+    audio = _audio(record)
+    recognition = record.recognition
+    if recognition is None:
+        provider = registry.default()
+        recognition = recognitions.new_recognition(
+            record_id=record.pk, provider=provider, language=record.language, channels=audio.channels, now=now
+        )
+        checkpoint.begin_recognition(recognition)
+    else:
+        provider = registry.get(recognition.provider)
+    if recognition.external_id:
+        return Advance()
+    _check_limits(provider, audio)
+    if not recognition.source_uri:
+        checkpoint.write(recognition, source_uri=provider.upload(audio))
+    heartbeat.beat()
+    if provider.costs_money and not checkpoint.mark_submission(recognition):
+        return _unconfirmed()
+    try:
+        external_id = provider.submit(recognition.source_uri, recognition.options)
+    except (Refused, Busy, Misconfigured):  # for certain not accepted
+        recognitions.take_mark_off(recognition, now=checkpoint.clock())
+        raise
+    except OutcomeUnknown:
+        if provider.costs_money:
+            return _unconfirmed()
+        raise
+    recognitions.keep_external_id(recognition, external_id, now=checkpoint.clock())
+    return Advance()
+
+
+def _unconfirmed() -> Halt:
+    return Halt(
+        HaltReason.UNCONFIRMED,
+        "submission_unconfirmed",
+        "The paid submission may have been accepted, but no answer came back. Enter the operation's id, or submit again.",
+    )
+
+
+def _check_limits(provider: Provider, audio: Audio) -> None:
+    """Say no before anything is paid. Raises Refused."""
+    limits = provider.limits
+    duration = audio.duration_ms * (audio.channels if limits.channels_add_up else 1)
+    if limits.max_duration_ms is not None and duration > limits.max_duration_ms:
+        hours = limits.max_duration_ms / 3_600_000
+        raise Refused(
+            "too_long", f"The provider takes at most {hours:g} hours{', summed over channels' if limits.channels_add_up else ''}."
+        )
+    if limits.max_size is not None and audio.size > limits.max_size:
+        raise Refused("too_large", f"The provider takes at most {limits.max_size / 2**20:.0f} MiB.")
+
+
+def _audio(record: AudioRecord) -> Audio:
+    file = record.normalized_file
+    assert file is not None
+    return Audio(
+        location=file.location,
+        size=file.size,
+        duration_ms=file.duration_ms or 0,
+        channels=file.channels,
+        local_path=lambda: local_copy(default_storage, file.location, settings.DATA_DIR / "scratch" / "sources"),
+    )

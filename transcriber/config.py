@@ -1,0 +1,280 @@
+"""The configuration: `config.toml` and the environment, read into frozen dataclasses.
+
+Every key has a default, so that nothing needs to be written for a start. `TRANSCRIBER_<SECTION>_<KEY>` in the environment wins over the file.
+Secrets are read from the environment alone. An unknown key or a bad value stops the start with one sentence (:class:`ConfigError`).
+
+The text of `config.example.toml` is made from this module (`python -m transcriber.config`), so that it can't fall behind.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import environ
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|TiB)?")
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+class ConfigError(Exception):
+    """The configuration can't be used. The message is one sentence that names the key and says what is expected."""
+
+
+# ---- values -------------------------------------------------------------------------------------------------------------------------
+
+
+def parse_duration(value: object) -> timedelta:
+    """`1h`, `90s`, `1h30m`, `2d`. Raises ValueError."""
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if not match or not value:
+        raise ValueError("a duration such as 90s, 15m, 1h30m or 2d")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+def parse_size(value: object) -> int:
+    """`500MiB`, `2GiB`, or a plain number of bytes. Raises ValueError."""
+    match = _SIZE.fullmatch(str(value)) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
+    if not match:
+        raise ValueError("a size such as 500MiB, 2GiB, or a number of bytes")
+    return int(match[1]) * _UNITS[match[2] or "B"]
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not re.fullmatch(r"\d{1,9}", str(value)):
+        raise ValueError("a whole number, 0 or more")
+    return int(str(value))
+
+
+def _positive(value: object) -> int:
+    number = _whole(value)
+    if number < 1:
+        raise ValueError("a whole number, 1 or more")
+    return number
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a text")
+    return value
+
+
+def _truth(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in (*environ.Env.BOOLEAN_TRUE_STRINGS, "false", "no", "off", "0", "n"):
+        return value.lower() in environ.Env.BOOLEAN_TRUE_STRINGS
+    raise ValueError("true or false")
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return tuple(value)
+    raise ValueError("a list of texts (in the environment: separated by commas)")
+
+
+def _one_of(*choices: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in choices:
+            raise ValueError("one of " + ", ".join(choices))
+        return str(value)
+
+    return parse
+
+
+def _key(default: str | int | bool | list[str], parse: Callable[[Any], Any], help_text: str) -> Any:
+    """A key: its default as a person would write it, how it is read, and the line that explains it."""
+    return field(default_factory=lambda: parse(default), metadata={"written": default, "parse": parse, "help": help_text})
+
+
+# ---- sections -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Web:
+    allowed_hosts: tuple[str, ...] = _key(["localhost", "127.0.0.1", "[::1]"], _texts, "Host names under which the service is reached.")
+    https: bool = _key(False, _truth, "A proxy in front speaks HTTPS and sets X-Forwarded-Proto: secure cookies, redirects, HSTS.")
+    listen: str = _key("127.0.0.1", _text, "Address the web server listens on; the port is PORT of the environment (8000).")
+    threads: int = _key(8, _positive, "Requests served at once by the web server.")
+    time_zone: str = _key("UTC", _text, "Time zone in which times are shown.")
+    debug: bool = _key(False, _truth, "Show error details in the browser. Never where others can reach it.")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    workers: int = _key(2, _whole, "Recordings worked on at once on this machine. 0: recordings are accepted and stand still.")
+    max_attempts: int = _key(5, _positive, "Failures in one state after which a record halts as exhausted.")
+    own_work_limit: timedelta = _key(
+        "1h", parse_duration, "Time after which a record that waits for our own work and fails halts as stuck."
+    )
+    foreign_work_limit: timedelta = _key("24h", parse_duration, "The same where a provider is waited for.")
+
+
+@dataclass(frozen=True)
+class Intake:
+    max_size: int = _key("2GiB", parse_size, "Largest recording that is accepted.")
+    max_duration: timedelta = _key("6h", parse_duration, "Longest recording that is accepted.")
+
+
+@dataclass(frozen=True)
+class Audio:
+    channels: str = _key("mix", _one_of("mix", "separate"), "mix: one channel. separate: two channels stay apart, one speaker each.")
+
+
+@dataclass(frozen=True)
+class Recognition:
+    provider: str = _key("whisper", _text, "Who recognizes new recordings: whisper, or the dotted path of a provider of your own.")
+
+
+@dataclass(frozen=True)
+class Whisper:
+    model: str = _key(
+        "base", _text, "base (comes with the installation), another faster-whisper model by name, or a folder that holds one."
+    )
+    threads: int = _key(0, _whole, "Processor threads of one worker. 0: the cores divided among the workers.")
+
+
+@dataclass(frozen=True)
+class Log:
+    level: str = _key("INFO", _one_of("DEBUG", "INFO", "WARNING", "ERROR"), "How much is written to standard error.")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that can be set. `data` is the folder under which all that a start needs lives."""
+
+    data: Path = Path("var")
+    database_url: str = ""
+    secret_key: str = ""
+    web: Web = field(default_factory=Web)
+    pipeline: Pipeline = field(default_factory=Pipeline)
+    intake: Intake = field(default_factory=Intake)
+    audio: Audio = field(default_factory=Audio)
+    recognition: Recognition = field(default_factory=Recognition)
+    whisper: Whisper = field(default_factory=Whisper)
+    log: Log = field(default_factory=Log)
+
+
+SECTIONS: dict[str, type] = {
+    "web": Web,
+    "pipeline": Pipeline,
+    "intake": Intake,
+    "audio": Audio,
+    "recognition": Recognition,
+    "whisper": Whisper,
+    "log": Log,
+}
+
+ENVIRONMENT_ONLY = {
+    "TRANSCRIBER_DATA": "folder of database, recordings, models and secret key (default: ./var)",
+    "TRANSCRIBER_CONFIG": "path of the configuration file (default: config.toml in the project's root, if it is there)",
+    "TRANSCRIBER_SECRET_KEY": "Django's secret key (default: made once and kept in the data folder)",
+    "DATABASE_URL": "postgres://user:password@host:5432/name (default: SQLite in the data folder)",
+    "PORT": "port of the web server (default: 8000)",
+}
+
+
+# ---- reading ------------------------------------------------------------------------------------------------------------------------
+
+
+def load(root: Path, env: Mapping[str, str] | None = None) -> Config:
+    """Read the configuration of the project in `root`. Raises ConfigError."""
+    env = dict(os.environ if env is None else env)
+    named = env.get("TRANSCRIBER_CONFIG")
+    path = Path(named) if named else root / "config.toml"
+    written: dict[str, Any] = {}
+    if path.is_file():
+        try:
+            written = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path.name} is not valid TOML: {error}.") from error
+    elif named:
+        raise ConfigError("TRANSCRIBER_CONFIG names a file that is not there.")
+
+    for name, values in written.items():
+        if name not in SECTIONS:
+            raise ConfigError(f"{path.name}: unknown section [{name}]; there are {', '.join(SECTIONS)}.")
+        if not isinstance(values, dict):
+            raise ConfigError(f"{path.name}: [{name}] must be a section.")
+
+    known_variables = set(ENVIRONMENT_ONLY)
+    sections = {}
+    for name, section in SECTIONS.items():
+        known_variables |= {_variable(name, key.name) for key in fields(section)}
+        sections[name] = _section(name, section, written.get(name, {}), env, path.name)
+    for variable in sorted(env):
+        if variable.startswith("TRANSCRIBER_") and variable not in known_variables:
+            raise ConfigError(f"Unknown environment variable {variable}; see config.example.toml for the keys there are.")
+
+    data = Path(env.get("TRANSCRIBER_DATA") or root / "var").absolute()
+    return Config(data=data, database_url=env.get("DATABASE_URL", ""), secret_key=env.get("TRANSCRIBER_SECRET_KEY", ""), **sections)
+
+
+def _variable(section: str, key: str) -> str:
+    return f"TRANSCRIBER_{section}_{key}".upper()
+
+
+def _section(name: str, section: type, written: dict[str, Any], env: Mapping[str, str], file_name: str) -> Any:
+    keys: dict[str, Field[Any]] = {key.name: key for key in fields(section)}
+    values: dict[str, Any] = {}
+    for key in written:
+        if key not in keys:
+            raise ConfigError(f"{file_name}: unknown key {key!r} in [{name}]; there are {', '.join(keys)}.")
+    for key, spec in keys.items():
+        variable = _variable(name, key)
+        if variable in env:
+            raw, source = env[variable], variable
+        elif key in written:
+            raw, source = written[key], f"{file_name}: [{name}] {key}"
+        else:
+            continue
+        try:
+            values[key] = spec.metadata["parse"](raw)
+        except ValueError as error:
+            raise ConfigError(f"{source} must be {error}.") from error
+    return section(**values)
+
+
+# ---- config.example.toml ------------------------------------------------------------------------------------------------------------
+
+
+def example() -> str:
+    """The text of config.example.toml: every key with its default and a line of explanation."""
+    lines = [
+        "# Copy to config.toml and change what you need: every key has its default written here.",
+        "# Each key can also be set in the environment, where it wins: TRANSCRIBER_<SECTION>_<KEY>, as TRANSCRIBER_PIPELINE_WORKERS=4.",
+        "# In the environment alone:",
+        *(f"#   {variable}: {meaning}" for variable, meaning in ENVIRONMENT_ONLY.items()),
+    ]
+    for name, section in SECTIONS.items():
+        lines += ["", f"[{name}]"]
+        for key in fields(section):
+            assert key.default is MISSING
+            lines += [f"# {key.metadata['help']}", f"{key.name} = {_toml(key.metadata['written'])}"]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(part) for part in value) + "]"
+    return f'"{value}"'
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(example())
