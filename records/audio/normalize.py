@@ -1,0 +1,311 @@
+"""Turn whatever was uploaded into Ogg/Opus at 48 kHz whose times are those of the original.
+
+Two runs of ffmpeg in the ordinary case: one that opens the file and walks through its packets without decoding (what is it, how
+long is it really), one that decodes once and encodes once, measuring loudness on the way. A further run is needed only
+where the first result turns out to be wrong: channels that cancel each other, or sound that changes its form in the middle.
+
+Time zero is where the container begins, so that a late sound track is preceded by silence, and an early end of the sound in a film
+is followed by it. The sound track used is always the first one that this ffmpeg can decode, whatever is marked as default.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from records.audio import child, ffmpeg
+from records.audio.errors import AudioFailed, AudioRejected
+from records.audio.ffmpeg import AudioTrack, Report
+from records.audio.ogg import read_opus
+from records.audio.sniff import Sniffed, sniff
+
+# Notes on a recording that was accepted.
+TRUNCATED = "truncated"  # the file ends before it should; what there is was used
+DAMAGED = "damaged"  # some of the sound could not be decoded and is missing
+RESAMPLED = "resampled"  # sampling rate or channels change in the middle and were brought to one form
+ONE_CHANNEL = "one_channel"  # the two channels cancel each other, so the first was used alone
+OTHER_TRACKS = "other_tracks"  # there are more sound tracks; only one was used
+NOTES = (TRUNCATED, DAMAGED, RESAMPLED, ONE_CHANNEL, OTHER_TRACKS)
+
+WORKSPACE_PREFIX = ".audio-"  # of the folder made beside the target; one left by a killed worker may be swept
+BITRATE = {1: "32k", 2: "48k"}
+BYTES_PER_S = 32_000  # far above what these bit rates can give
+LOSSLESS_BYTES_PER_S = 48_000 * 2 * 2 + 8_000
+OVERRUN_S = 60.0  # so far past the limit ffmpeg goes before it stops by itself: reaching the limit must be seen, and a packet may last 10 s
+TOLERANCE_S = 0.1
+# A mix of two channels is 0 dB (same sound) to 3 dB (unrelated sounds) quieter than they are on average; more means they cancel.
+CANCELLATION = 10 ** (-9 / 10)
+WHOLE, MIXED = 0, 2  # places of the two meters among the filters
+INAUDIBLE = 10 ** (-70 / 10)
+CUT_ERRORS = 3  # complaints that a mere cut brings: half a packet, and what follows from it
+UNTOLD = ("wav", "mpegts")  # ffmpeg calls streamed WAV corrupt (we looked ourselves), and broadcasts begin and end anywhere
+COPY_CHUNK = 4 * 1024 * 1024
+
+Beat = Callable[[float | None], None]
+
+
+@dataclass(frozen=True)
+class Normalized:
+    """What came out, measured on the file itself; durations in milliseconds, `size` in bytes.
+
+    `source_format` is a short name of what the original is (mp3, wav, mov, matroska, ogg, …), `source_duration_ms` how long
+    its packets say it is, `notes` codes from `NOTES`.
+    """
+
+    duration_ms: int
+    size: int
+    channels: int
+    format: str
+    source_format: str
+    source_duration_ms: int
+    notes: tuple[str, ...]
+
+
+def time_budget(*, duration_s: float, size: int) -> float:
+    """Most seconds that normalizing may take: a slow machine's pace, with room; a hang is what it is meant to catch."""
+    return 120 + duration_s / 2 + size / 2_000_000
+
+
+def normalize(
+    source: Path,
+    target: Path,
+    *,
+    channels: Literal["mix", "separate"],
+    max_duration_s: float,
+    beat: Beat,
+) -> Normalized:
+    """Write the normalized copy of `source` to `target`, which appears whole or not at all.
+
+    "mix" gives one channel; "separate" keeps two apart, and mixes where there are more. Opus in Ogg that already has this form
+    and decodes without an error keeps its packets.
+
+    `beat` is called at least every half second with the progress (0..1, None while unknown); whatever it raises, BaseException
+    included, ends the work at once and comes through. Raises AudioRejected or AudioFailed.
+    """
+    sniffed = sniff(source)
+    beat(None)
+    try:
+        with tempfile.TemporaryDirectory(prefix=WORKSPACE_PREFIX, dir=target.parent, ignore_cleanup_errors=True) as folder:
+            job = _Job(Path(folder), sniffed, channels == "separate", max_duration_s, beat)
+            job.take_in(source)
+            result = job.work()
+            with job.made.open("rb") as file:
+                os.fsync(file.fileno())
+            job.made.replace(target)
+        return result
+    except OSError as error:
+        target.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise AudioFailed("disk_full") from error
+        raise
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+class _Job:
+    """One recording on its way, in a folder of its own."""
+
+    def __init__(self, folder: Path, sniffed: Sniffed, separate: bool, max_duration_s: float, beat: Beat) -> None:
+        self.source = folder / "in" / ffmpeg.SOURCE
+        self.made = folder / "made"
+        self.sniffed = sniffed
+        self.separate = separate
+        self.max_duration_s = max_duration_s
+        self.beat = beat
+        self.notes: set[str] = set()
+        self.is_cut = False
+        self.total_s = 0.0
+        self.progress = 0.0
+
+    def take_in(self, source: Path) -> None:
+        """Lay the recording alone into a folder, under a name that means nothing."""
+        self.source.parent.mkdir(mode=0o700)
+        try:
+            os.link(source, self.source)
+        except OSError:  # another file system, or one without hard links
+            with source.open("rb") as original, self.source.open("wb") as copy:
+                while chunk := original.read(COPY_CHUNK):
+                    copy.write(chunk)
+                    self.beat(None)
+        self.size = self.source.stat().st_size
+        self.deadline = time.monotonic() + time_budget(duration_s=0, size=self.size)
+
+    def work(self) -> Normalized:
+        description, number = self._examine()
+        track = description.tracks[number]
+        if not (description.source_format == "ogg" and self._keep(track)):
+            self._encode(number, track, pad=description.has_video)
+        opus = read_opus(self.made)
+        if opus is None or not opus.duration_ms:
+            raise AudioRejected("no_audio")
+        if opus.duration_ms > (self.max_duration_s + TOLERANCE_S) * 1000:
+            raise self._too_long()
+        if opus.duration_ms < 980 * self.total_s - 500:
+            self.notes.add(DAMAGED)
+        return Normalized(
+            duration_ms=opus.duration_ms,
+            size=self.made.stat().st_size,
+            channels=opus.channels,
+            format="ogg",
+            source_format=description.source_format,
+            source_duration_ms=round(self.total_s * 1000),
+            notes=tuple(note for note in NOTES if note in self.notes),
+        )
+
+    def _examine(self) -> tuple[Report, int]:
+        """Open the recording and walk through its packets; what it is, and the number of the sound track to use."""
+        report = self._walk(0, with_video=True)
+        if not report.tracks:
+            raise AudioRejected("no_audio")
+        number = next((number for number, track in enumerate(report.tracks) if track.codec != "none"), None)
+        if number is None:
+            raise AudioRejected("undecodable")
+        self.total_s = report.end_s
+        if number or not self.total_s:  # that was another track, or there was no getting along with the video
+            self.total_s = self._walk(number, with_video=self.total_s > 0).end_s
+        if self.total_s > self.max_duration_s + TOLERANCE_S:
+            raise self._too_long()
+        if len(report.tracks) > 1:
+            self.notes.add(OTHER_TRACKS)
+        ends_early = report.announced_s - self.total_s > max(0.5, 0.02 * report.announced_s)
+        self.is_cut = (
+            self.sniffed.is_cut
+            or (report.is_cut and report.source_format not in UNTOLD)
+            or (ends_early and report.source_format != "mp3")  # damage in the middle shortens an MP3, too
+        )
+        if self.is_cut or ends_early:
+            self.notes.add(TRUNCATED)
+        self.deadline += time_budget(duration_s=self.total_s, size=0)
+        return report, number
+
+    def _walk(self, track: int, *, with_video: bool) -> Report:
+        video = ("-map", "0:V:0?") if with_video else ()
+        report, _ = self._run(*ffmpeg.INPUT, "-map", f"0:a:{track}?", *video, "-c", "copy", *self._cap(), "-f", "null", "-")
+        if report.source_format:
+            return report
+        if report.has_no_index:
+            raise AudioRejected("truncated")
+        raise AudioRejected("undecodable" if self.sniffed.is_media else "not_media")
+
+    def _keep(self, track: AudioTrack) -> bool:
+        """Carry the packets over if they are what we would make ourselves, and decode them to see that they are sound."""
+        opus = read_opus(self.source)
+        if opus is None or opus.mapping_family or not opus.starts_at_zero or opus.channels > (2 if self.separate else 1):
+            return False
+        sound = ("-map", "0:a:0", *ffmpeg.NO_EXTRAS)
+        report, status = self._run(
+            *ffmpeg.INPUT,
+            *(*sound, "-c:a", "copy", "-f", "ogg", f"file:{self.made}"),
+            *(*sound, "-f", "null", "-"),
+            file_bytes=self.size + self.size // 4 + 1_000_000,
+        )
+        if status or report.decode_errors or report.other_errors or not report.frames:
+            return False
+        made = read_opus(self.made)
+        return made is not None and abs(made.duration_ms - opus.duration_ms) <= 1
+
+    def _encode(self, number: int, track: AudioTrack, *, pad: bool) -> None:
+        channels = 2 if self.separate and track.channels == 2 else 1
+        report = self._convert(number, channels, pad=pad)
+        if not report.frames:
+            raise AudioRejected("undecodable" if report.decode_errors else "no_audio")
+        if report.decode_errors > report.frames:
+            raise AudioRejected("undecodable")
+        errors = report.decode_errors + report.other_errors
+        if errors > (CUT_ERRORS if self.is_cut else 0):
+            self.notes.add(DAMAGED)
+            if not self.is_cut:  # it ends early because of the damage
+                self.notes.discard(TRUNCATED)
+        source_channels = track.channels
+        extra: tuple[str, ...] = ()
+        if len(report.levels.get(WHOLE, ())) > 1:
+            self.notes.add(RESAMPLED)
+            self._unify(number)
+            number, source_channels, extra = 0, 2, ("-copyts",)
+            report = self._convert(number, channels, pad=pad, extra=extra)
+        if channels == 1 and source_channels == 2 and _cancels(report):
+            self.notes.add(ONE_CHANNEL)
+            self._convert(number, channels, pad=pad, extra=extra, mix="pan=mono|c0=c0")
+
+    def _convert(self, number: int, channels: int, *, pad: bool, extra: tuple[str, ...] = (), mix: str = "") -> Report:
+        filters = [
+            "volumedetect",  # number WHOLE
+            mix or f"aformat=channel_layouts={'stereo' if channels == 2 else 'mono'}",
+            "volumedetect",  # number MIXED
+            # fill gaps, so that times stay those of the original, from the container's start on
+            "aresample=48000:async=1:first_pts=0",
+        ]
+        if pad:
+            filters.append(f"apad=whole_dur={self.total_s:.3f}")
+        report, status = self._run(
+            *extra,
+            *ffmpeg.INPUT,
+            *("-map", f"0:a:{number}", *ffmpeg.NO_EXTRAS, "-af", ",".join(filters)),
+            *("-c:a", "libopus", "-b:a", BITRATE[channels], "-application", "voip", "-apply_phase_inv", "0"),
+            *(*self._cap(), "-f", "ogg", f"file:{self.made}"),
+            file_bytes=int(BYTES_PER_S * (self.max_duration_s + 2 * OVERRUN_S)),
+            is_converting=True,
+        )
+        if status and report.frames:
+            opus = read_opus(self.made)
+            if opus is None or opus.duration_ms < 1000 * self.total_s - 1000:
+                raise AudioFailed("crashed")
+        return report
+
+    def _unify(self, number: int) -> None:
+        """Replace the source by its sound in one form, lossless and with its times.
+
+        ffmpeg rebuilds its filters when the form changes, and `first_pts` would then fill in everything from zero once more.
+        """
+        unified = self.made.with_name("unified")
+        self._run(
+            *ffmpeg.INPUT,
+            *("-map", f"0:a:{number}", *ffmpeg.NO_EXTRAS, "-af", "aformat=channel_layouts=stereo,aresample=48000:async=1"),
+            *("-c:a", "flac", "-sample_fmt", "s16", *self._cap(), "-f", "matroska", f"file:{unified}"),
+            file_bytes=int(LOSSLESS_BYTES_PER_S * (self.max_duration_s + 2 * OVERRUN_S)),
+            is_converting=True,
+        )
+        unified.replace(self.source)
+
+    # ---- ffmpeg
+
+    def _cap(self) -> tuple[str, str]:
+        return "-t", f"{self.max_duration_s + OVERRUN_S:.3f}"
+
+    def _run(self, *arguments: str, file_bytes: int = 1_000_000, is_converting: bool = False) -> tuple[Report, int]:
+        wall_s = max(1.0, self.deadline - time.monotonic())
+
+        def beat(report: Report) -> None:
+            if report.end_s > self.max_duration_s + TOLERANCE_S:
+                raise self._too_long()
+            if is_converting and self.total_s:
+                self.progress = max(self.progress, min(1.0, report.end_s / self.total_s))
+            self.beat(self.progress or None)
+
+        return ffmpeg.run(
+            arguments,
+            folder=self.source.parent,
+            limits=child.Limits(wall_s=wall_s, file_bytes=file_bytes),
+            beat=beat,
+        )
+
+    def _too_long(self) -> AudioRejected:
+        return AudioRejected("too_long", f"The recording is longer than allowed ({_in_words(self.max_duration_s)}).")
+
+
+def _cancels(report: Report) -> bool:
+    whole, mixed = (report.levels.get(number, [])[:1] for number in (WHOLE, MIXED))
+    return bool(whole and mixed) and whole[0].mean > INAUDIBLE and mixed[0].mean < CANCELLATION * whole[0].mean
+
+
+def _in_words(seconds: float) -> str:
+    hours, rest = divmod(round(seconds), 3600)
+    minutes, rest = divmod(rest, 60)
+    return " ".join(f"{number} {unit}" for number, unit in ((hours, "h"), (minutes, "min"), (rest, "s")) if number) or "0 s"
