@@ -82,9 +82,9 @@ class Level:
 
 
 STREAM = re.compile(r"  Stream #0:\d+\S*: (Audio|Video): (.*)")
-DURATION = re.compile(r"  Duration: (\d+):(\d\d):(\d\d\.\d+)")
+DURATION = re.compile(r"  Duration: (\d+):(\d\d):(\d\d\.\d+)(?:, start: (\d+\.\d+))?")
 DECODED = re.compile(r"Input stream #0:\d+ \(audio\): (\d+) packets read .*?; (\d+) frames decoded(?:; (\d+) decode errors)?")
-LEVEL = re.compile(r"\[Parsed_volumedetect_(\d+) @ .*\] \[info\] (n_samples|mean_volume): (-?[\d.]+)")
+LEVEL = re.compile(r"\[volumedetect@(\w+) @ .*\] \[info\] (n_samples|mean_volume): (-?[\d.]+)")
 ONE = re.compile(r", (mono|1 channels)\b")
 TWO = re.compile(r", (stereo|downmix|2 channels)\b")
 LINE = re.compile(r"(?:\[(?P<who>[^\]]*) @ [^\]]*\] )*\[(?P<level>fatal|error|warning|info|verbose)\] (?P<text>.*)")
@@ -105,7 +105,7 @@ class Report:
     decode_errors: int = 0
     other_errors: int = 0  # complaints after the work had begun
     is_cut: bool = False
-    levels: dict[int, list[Level]] = field(default_factory=dict)  # by filter: one for each time the sound changed its form
+    levels: dict[str, list[Level]] = field(default_factory=dict)  # by meter: one for each time the sound changed its form
     is_foreign: bool = False  # a format that is not on our list
     has_no_index: bool = False
     is_disk_full: bool = False
@@ -125,8 +125,8 @@ class Report:
         elif found := LINE.match(line):
             self._read_line(found["level"], found["text"])
 
-    def _read_level(self, number: str, name: str, value: str) -> None:
-        parts = self.levels.setdefault(int(number), [])
+    def _read_level(self, meter: str, name: str, value: str) -> None:
+        parts = self.levels.setdefault(meter, [])
         if name == "n_samples":
             if int(value):
                 parts.append(Level(samples=int(value)))
@@ -151,8 +151,9 @@ class Report:
         elif text.startswith(("Output #", "Stream mapping:")):
             self._is_working = True
         elif found := DURATION.match(text):
-            hours, minutes, seconds = found.groups()
-            self.announced_s = 0.0 if self._is_guess else int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+            hours, minutes, seconds, start = found.groups("0")
+            if not self._is_guess:  # some containers count from zero, some from their start; the smaller is the safer
+                self.announced_s = max(0.0, int(hours) * 3600 + int(minutes) * 60 + float(seconds) - float(start))
         elif found := STREAM.match(text):
             kind, description = found.groups()
             if kind == "Video":

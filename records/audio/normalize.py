@@ -41,9 +41,10 @@ OVERRUN_S = 60.0  # so far past the limit ffmpeg goes before it stops by itself:
 TOLERANCE_S = 0.1
 # A mix of two channels is 0 dB (same sound) to 3 dB (unrelated sounds) quieter than they are on average; more means they cancel.
 CANCELLATION = 10 ** (-9 / 10)
-WHOLE, MIXED = 0, 2  # places of the two meters among the filters
+WHOLE, MIXED = "whole", "mixed"  # names of the two meters among the filters
 INAUDIBLE = 10 ** (-70 / 10)
 CUT_ERRORS = 3  # complaints that a mere cut brings: half a packet, and what follows from it
+LAST_PACKET_S = 0.25
 UNTOLD = ("wav", "mpegts")  # ffmpeg calls streamed WAV corrupt (we looked ourselves), and broadcasts begin and end anywhere
 COPY_CHUNK = 4 * 1024 * 1024
 
@@ -174,7 +175,10 @@ class _Job:
             raise self._too_long()
         if len(report.tracks) > 1:
             self.notes.add(OTHER_TRACKS)
-        ends_early = report.announced_s - self.total_s > max(0.5, 0.02 * report.announced_s)
+        missing_s = report.announced_s - self.total_s
+        ends_early = missing_s > max(0.5, 0.02 * report.announced_s)
+        if 0 < missing_s < LAST_PACKET_S:  # older versions report where the last packet begins
+            self.total_s = report.announced_s
         self.is_cut = (
             self.sniffed.is_cut
             or (report.is_cut and report.source_format not in UNTOLD)
@@ -213,7 +217,7 @@ class _Job:
 
     def _encode(self, number: int, track: AudioTrack, *, pad: bool) -> None:
         channels = 2 if self.separate and track.channels == 2 else 1
-        report = self._convert(number, channels, pad=pad)
+        report = self._convert(number, track.channels, channels, pad=pad)
         if not report.frames:
             raise AudioRejected("undecodable" if report.decode_errors else "no_audio")
         if report.decode_errors > report.frames:
@@ -229,16 +233,21 @@ class _Job:
             self.notes.add(RESAMPLED)
             self._unify(number)
             number, source_channels, extra = 0, 2, ("-copyts",)
-            report = self._convert(number, channels, pad=pad, extra=extra)
+            report = self._convert(number, source_channels, channels, pad=pad, extra=extra)
         if channels == 1 and source_channels == 2 and _cancels(report):
             self.notes.add(ONE_CHANNEL)
-            self._convert(number, channels, pad=pad, extra=extra, mix="pan=mono|c0=c0")
+            self._convert(number, source_channels, channels, pad=pad, extra=extra, mix="pan=mono|c0=c0")
 
-    def _convert(self, number: int, channels: int, *, pad: bool, extra: tuple[str, ...] = (), mix: str = "") -> Report:
+    def _convert(
+        self, number: int, source_channels: int, channels: int, *, pad: bool, extra: tuple[str, ...] = (), mix: str = ""
+    ) -> Report:
         filters = [
-            "volumedetect",  # number WHOLE
-            mix or f"aformat=channel_layouts={'stereo' if channels == 2 else 'mono'}",
-            "volumedetect",  # number MIXED
+            # speech in films sits in one of six channels; half of the headroom kept for all six is enough
+            "aresample=rematrix_maxval=2",
+            _layout(2 if source_channels == 2 else 1),  # said outright, else ffmpeg may mix before the first meter
+            f"volumedetect@{WHOLE}",
+            mix or _layout(channels),
+            f"volumedetect@{MIXED}",
             # fill gaps, so that times stay those of the original, from the container's start on
             "aresample=48000:async=1:first_pts=0",
         ]
@@ -267,7 +276,7 @@ class _Job:
         unified = self.made.with_name("unified")
         self._run(
             *ffmpeg.INPUT,
-            *("-map", f"0:a:{number}", *ffmpeg.NO_EXTRAS, "-af", "aformat=channel_layouts=stereo,aresample=48000:async=1"),
+            *("-map", f"0:a:{number}", *ffmpeg.NO_EXTRAS, "-af", f"{_layout(2)},aresample=48000:async=1"),
             *("-c:a", "flac", "-sample_fmt", "s16", *self._cap(), "-f", "matroska", f"file:{unified}"),
             file_bytes=int(LOSSLESS_BYTES_PER_S * (self.max_duration_s + 2 * OVERRUN_S)),
             is_converting=True,
@@ -301,8 +310,12 @@ class _Job:
 
 
 def _cancels(report: Report) -> bool:
-    whole, mixed = (report.levels.get(number, [])[:1] for number in (WHOLE, MIXED))
+    whole, mixed = (report.levels.get(meter, [])[:1] for meter in (WHOLE, MIXED))
     return bool(whole and mixed) and whole[0].mean > INAUDIBLE and mixed[0].mean < CANCELLATION * whole[0].mean
+
+
+def _layout(channels: int) -> str:
+    return f"aformat=sample_fmts=s16:channel_layouts={'stereo' if channels == 2 else 'mono'}"
 
 
 def _in_words(seconds: float) -> str:
