@@ -21,6 +21,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, NoReturn
 
+from transcriber import processes
 from transcriber.config import ConfigError, load
 from transcriber.demo.display import Display
 
@@ -124,6 +125,7 @@ class Service:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 process_group=0,
+                preexec_fn=processes.tied_to_us(),  # and however this process ends, the service ends with it
             )
 
     def __exit__(self, *_: object) -> None:
