@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -47,19 +48,28 @@ class DurableFileSystemStorage(FileSystemStorage):
     def adopt(self, part: Path, name: str) -> str:
         """Make a part that is whole the file `name`, durably. Raises FileExistsError, OSError; the part stays on failure."""
         final = Path(self.path(name))
-        made = []
-        folder = final.parent
-        while not folder.exists():
-            made.append(folder)
-            folder = folder.parent
-        final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with part.open("rb") as handle:
             os.fsync(handle.fileno())
-        final.hardlink_to(part)  # unlike a rename it never replaces a file
+        made = self._link(part, final)
         part.unlink()
         for changed in (final.parent, *(folder.parent for folder in made)):
             sync_folder(changed)
         return name
+
+    @staticmethod
+    def _link(part: Path, final: Path) -> list[Path]:
+        """Give the part its final name; gives the folders made for it. Unlike a rename, a link never replaces a file."""
+        for attempt in range(5):
+            made = [folder for folder in final.parents if not folder.exists()]
+            final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                final.hardlink_to(part)
+            except FileNotFoundError:  # the last file of the folder was deleted in between, and the folder with it
+                if attempt == 4 or not part.exists():
+                    raise
+            else:
+                return made
+        raise AssertionError("not reached")
 
     def _save(self, name: str, content: File[Any]) -> str:
         part = self.part_path()
@@ -71,3 +81,9 @@ class DurableFileSystemStorage(FileSystemStorage):
             return self.adopt(part, name)
         finally:
             part.unlink(missing_ok=True)
+
+    def delete(self, name: str) -> None:
+        super().delete(name)
+        folder = Path(self.path(name)).parent
+        with suppress(OSError):  # not empty, or gone already
+            folder.rmdir()

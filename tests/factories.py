@@ -27,23 +27,36 @@ def make_file(contents: bytes = b"sound", **more: Any) -> File:
     return File.objects.create(**{"location": location, "size": len(contents), "duration_ms": 2000, **more})
 
 
-def make_record(state: State = State.UPLOADED, *, now: datetime, owner: User | None = None, contents: bytes = b"sound", **more: Any) -> AudioRecord:
+def make_record(
+    state: State = State.UPLOADED, *, now: datetime, owner: User | None = None, contents: bytes = b"sound", **more: Any
+) -> AudioRecord:
     """A record that has reached `state`, due since `now`, with everything its state promises."""
     order = list(State)
     reached = order.index(state)
     record = AudioRecord(
         owner=owner or make_user(),
-        title="A recording",
         state=state,
         original_file=make_file(contents),
-        **{"state_entered_at": now, "delay_time": now, "created": now, "progress": 1 if state == State.DONE else 0, **more},
+        **{
+            "title": "A recording",
+            "state_entered_at": now,
+            "delay_time": now,
+            "created": now,
+            "progress": 1 if state == State.DONE else 0,
+            **more,
+        },
     )
     if reached >= order.index(State.NORMALIZED):
         record.normalized_file = make_file(b"OggS", format="ogg")
     record.save()
     if reached >= order.index(State.SUBMITTED):
         record.recognition = Recognition.objects.create(
-            record=record, provider="scripted", model="parrot", external_id=f"operation-{uuid.uuid4()}", source_uri="scripted:x", started_at=now
+            record=record,
+            provider="scripted",
+            model="parrot",
+            external_id=f"operation-{uuid.uuid4()}",
+            source_uri="scripted:x",
+            started_at=now,
         )
     if reached >= order.index(State.TRANSCRIBED):
         contents_json = {"language": "en", "speakers": [], "utterances": []}

@@ -46,12 +46,20 @@ class Server:
         if self.account:
             shutil.chown(self.folder, self.account)
         self._run("initdb", "-D", data, "-U", "tests", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-        options = ["listen_addresses=127.0.0.1", f"port={self.port}", f"unix_socket_directories={self.folder}", "fsync=off", "max_connections=200"]
+        options = [
+            "listen_addresses=127.0.0.1",
+            f"port={self.port}",
+            f"unix_socket_directories={self.folder}",
+            "fsync=off",
+            "max_connections=200",
+        ]
         arguments = [str(self.binaries / "postgres"), "-D", str(data)]
         for option in options:
             arguments += ["-c", option]
-        log = (self.folder / "log").open("wb")
-        self.process = subprocess.Popen(arguments, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder, process_group=0, **self._as())
+        with (self.folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                arguments, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder, process_group=0, **self._as()
+            )
         deadline = time.monotonic() + 60
         ready = [self.binaries / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", "tests", "-d", "postgres"]
         while subprocess.run(ready, check=False).returncode != 0:

@@ -86,7 +86,7 @@ class Migration(migrations.Migration):
                 ('attempts', models.PositiveIntegerField(default=0, help_text='Failures in this state.')),
                 ('progress', models.FloatField(default=0, help_text='0 to 1 of the step at work.')),
                 ('owner', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='audio_records', to=settings.AUTH_USER_MODEL)),
-                ('recognition', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='recognition.recognition')),
+                ('recognition', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='+', to='recognition.recognition')),
                 ('topics', models.ManyToManyField(blank=True, db_table='audio_record_topics', related_name='records', to='topics.topic')),
                 ('normalized_file', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='normalized_of', to='records.file')),
                 ('original_file', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='original_of', to='records.file')),

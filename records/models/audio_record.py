@@ -64,7 +64,7 @@ class AudioRecord(Row):
     structure = models.OneToOneField(Structure, on_delete=models.PROTECT, null=True, blank=True, related_name="record")
     transcript_text = models.OneToOneField(Text, on_delete=models.PROTECT, null=True, blank=True, related_name="transcript_of")
     literary_text = models.OneToOneField(Text, on_delete=models.PROTECT, null=True, blank=True, related_name="literary_of")
-    recognition = models.ForeignKey("recognition.Recognition", on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    recognition = models.ForeignKey("recognition.Recognition", on_delete=models.RESTRICT, null=True, blank=True, related_name="+")
     topics = models.ManyToManyField("topics.Topic", blank=True, related_name="records", db_table="audio_record_topics")
 
     objects = AudioRecordQuerySet.as_manager()

@@ -62,8 +62,8 @@ class Worker:
 
     def _work(self, acquisition: Acquisition) -> None:
         links = ("original_file", "normalized_file", "recognition")
-        record = AudioRecord.objects.select_related(*links).get(pk=acquisition.record_id)
-        if record.acquisition_id != acquisition.id:
+        record = AudioRecord.objects.select_related(*links).filter(pk=acquisition.record_id, acquisition_id=acquisition.id).first()
+        if record is None:
             raise LeaseLost
         run = Run(acquisition=acquisition, record=record, stage=self.table[record.state], rules=self.rules, started_at=self.clock())
         if acquisition.taken_over and not transitions.taken_over(run, now=self.clock()):
@@ -80,6 +80,7 @@ class Worker:
         try:
             with heartbeat:
                 outcome = run.stage.step(record, heartbeat=heartbeat, checkpoint=checkpoint, now=run.started_at)
+            self._write(run, outcome)
         except LeaseLost:
             raise
         except DeadlinePassed:
@@ -90,8 +91,6 @@ class Worker:
                 raise
         except Exception as error:
             self._write_error(run, error)
-        else:
-            self._write(run, outcome)
 
     def _write(self, run: Run, outcome: Outcome) -> None:
         now = self.clock()
