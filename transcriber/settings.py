@@ -160,6 +160,7 @@ Q_CLUSTER = {
     "timeout": 600,
     "retry": 660,
     "max_attempts": 1,
+    "recycle": 1,  # a worker that leaves its seat makes room for a fresh process
     "ack_failures": True,
     "catch_up": False,
     "label": "Background tasks",
