@@ -121,28 +121,37 @@ class _Job:
         self.max_duration_s = max_duration_s
         self.beat = beat
         self.notes: set[str] = set()
-        self.is_cut = False
-        self.total_s = 0.0
         self.progress = 0.0
+        self.deadline = 0.0
+        # Found out by _examine:
+        self.number = 0  # of the sound track to use, among the sound tracks
+        self.track = AudioTrack(codec="none", channels=1)
+        self.total_s = 0.0
+        self.has_video = False
+        self.is_cut = False
+        # Set by _unify:
+        self.is_unified = False
 
     def take_in(self, source: Path) -> None:
         """Lay the recording alone into a folder, under a name that means nothing."""
         self.source.parent.mkdir(mode=0o700)
         try:
-            os.link(source, self.source)
+            os.link(source.resolve(), self.source)
         except OSError:  # another file system, or one without hard links
+            last_beat = time.monotonic()
             with source.open("rb") as original, self.source.open("wb") as copy:
                 while chunk := original.read(COPY_CHUNK):
                     copy.write(chunk)
-                    self.beat(None)
+                    if time.monotonic() - last_beat > child.BEAT_EVERY_S:
+                        self.beat(None)
+                        last_beat = time.monotonic()
         self.size = self.source.stat().st_size
         self.deadline = time.monotonic() + time_budget(duration_s=0, size=self.size)
 
     def work(self) -> Normalized:
-        description, number = self._examine()
-        track = description.tracks[number]
-        if not (description.source_format == "ogg" and self._keep(track)):
-            self._encode(number, track, pad=description.has_video)
+        source_format = self._examine()
+        if not (source_format == "ogg" and self._keep()):
+            self._encode()
         opus = read_opus(self.made)
         if opus is None or not opus.duration_ms:
             raise AudioRejected("no_audio")
@@ -155,22 +164,23 @@ class _Job:
             size=self.made.stat().st_size,
             channels=opus.channels,
             format="ogg",
-            source_format=description.source_format,
+            source_format=source_format,
             source_duration_ms=round(self.total_s * 1000),
             notes=tuple(note for note in NOTES if note in self.notes),
         )
 
-    def _examine(self) -> tuple[Report, int]:
-        """Open the recording and walk through its packets; what it is, and the number of the sound track to use."""
+    def _examine(self) -> str:
+        """Open the recording, walk through its packets, choose the sound track; returns the name of its format."""
         report = self._walk(0, with_video=True)
         if not report.tracks:
             raise AudioRejected("no_audio")
-        number = next((number for number, track in enumerate(report.tracks) if track.codec != "none"), None)
-        if number is None:
+        decodable = [number for number, track in enumerate(report.tracks) if track.codec != "none"]
+        if not decodable:
             raise AudioRejected("undecodable")
-        self.total_s = report.end_s
-        if number or not self.total_s:  # that was another track, or there was no getting along with the video
-            self.total_s = self._walk(number, with_video=self.total_s > 0).end_s
+        self.number, self.track = decodable[0], report.tracks[decodable[0]]
+        self.total_s, self.has_video = report.end_s, report.has_video
+        if self.number or not self.total_s:  # that was another track, or there was no getting along with the video
+            self.total_s = self._walk(self.number, with_video=self.total_s > 0).end_s
         if self.total_s > self.max_duration_s + TOLERANCE_S:
             raise self._too_long()
         if len(report.tracks) > 1:
@@ -187,18 +197,18 @@ class _Job:
         if self.is_cut or ends_early:
             self.notes.add(TRUNCATED)
         self.deadline += time_budget(duration_s=self.total_s, size=0)
-        return report, number
+        return report.source_format
 
-    def _walk(self, track: int, *, with_video: bool) -> Report:
+    def _walk(self, number: int, *, with_video: bool) -> Report:
         video = ("-map", "0:V:0?") if with_video else ()
-        report, _ = self._run(*ffmpeg.INPUT, "-map", f"0:a:{track}?", *video, "-c", "copy", *self._cap(), "-f", "null", "-")
+        report, _ = self._run(*ffmpeg.INPUT, "-map", f"0:a:{number}?", *video, "-c", "copy", *self._cap(), "-f", "null", "-")
         if report.source_format:
             return report
         if report.has_no_index:
             raise AudioRejected("truncated")
         raise AudioRejected("undecodable" if self.sniffed.is_media else "not_media")
 
-    def _keep(self, track: AudioTrack) -> bool:
+    def _keep(self) -> bool:
         """Carry the packets over if they are what we would make ourselves, and decode them to see that they are sound."""
         opus = read_opus(self.source)
         if opus is None or opus.mapping_family or not opus.starts_at_zero or opus.channels > (2 if self.separate else 1):
@@ -209,17 +219,18 @@ class _Job:
             *(*sound, "-c:a", "copy", "-f", "ogg", f"file:{self.made}"),
             *(*sound, "-f", "null", "-"),
             file_bytes=self.size + self.size // 4 + 1_000_000,
+            is_converting=True,
         )
         if status or report.decode_errors or report.other_errors or not report.frames:
             return False
         made = read_opus(self.made)
         return made is not None and abs(made.duration_ms - opus.duration_ms) <= 1
 
-    def _encode(self, number: int, track: AudioTrack, *, pad: bool) -> None:
-        channels = 2 if self.separate and track.channels == 2 else 1
-        report = self._convert(number, track.channels, channels, pad=pad)
+    def _encode(self) -> None:
+        channels = 2 if self.separate and self.track.channels == 2 else 1
+        report = self._convert(channels)
         if not report.frames:
-            raise AudioRejected("undecodable" if report.decode_errors else "no_audio")
+            raise AudioRejected("undecodable" if report.packets else "no_audio")
         if report.decode_errors > report.frames:
             raise AudioRejected("undecodable")
         errors = report.decode_errors + report.other_errors
@@ -227,36 +238,32 @@ class _Job:
             self.notes.add(DAMAGED)
             if not self.is_cut:  # it ends early because of the damage
                 self.notes.discard(TRUNCATED)
-        source_channels = track.channels
-        extra: tuple[str, ...] = ()
         if len(report.levels.get(WHOLE, ())) > 1:
             self.notes.add(RESAMPLED)
-            self._unify(number)
-            number, source_channels, extra = 0, 2, ("-copyts",)
-            report = self._convert(number, source_channels, channels, pad=pad, extra=extra)
-        if channels == 1 and source_channels == 2 and _cancels(report):
+            self._unify()
+            report = self._convert(channels)
+        if channels == 1 and self.track.channels == 2 and _cancels(report):
             self.notes.add(ONE_CHANNEL)
-            self._convert(number, source_channels, channels, pad=pad, extra=extra, mix="pan=mono|c0=c0")
+            self._convert(channels, mix="pan=mono|c0=c0")
 
-    def _convert(
-        self, number: int, source_channels: int, channels: int, *, pad: bool, extra: tuple[str, ...] = (), mix: str = ""
-    ) -> Report:
+    def _convert(self, channels: int, *, mix: str = "") -> Report:
+        """Decode, measure, bring to our form, encode. `mix` is the filter that turns the track's channels into ours."""
         filters = [
             # speech in films sits in one of six channels; half of the headroom kept for all six is enough
             "aresample=rematrix_maxval=2",
-            _layout(2 if source_channels == 2 else 1),  # said outright, else ffmpeg may mix before the first meter
+            _layout(2 if self.track.channels == 2 else 1),  # said outright, else ffmpeg may mix before the first meter
             f"volumedetect@{WHOLE}",
             mix or _layout(channels),
             f"volumedetect@{MIXED}",
             # fill gaps, so that times stay those of the original, from the container's start on
             "aresample=48000:async=1:first_pts=0",
         ]
-        if pad:
+        if self.has_video:
             filters.append(f"apad=whole_dur={self.total_s:.3f}")
         report, status = self._run(
-            *extra,
+            *(("-copyts",) if self.is_unified else ()),
             *ffmpeg.INPUT,
-            *("-map", f"0:a:{number}", *ffmpeg.NO_EXTRAS, "-af", ",".join(filters)),
+            *("-map", f"0:a:{self.number}", *ffmpeg.NO_EXTRAS, "-af", ",".join(filters)),
             *("-c:a", "libopus", "-b:a", BITRATE[channels], "-application", "voip", "-apply_phase_inv", "0"),
             *(*self._cap(), "-f", "ogg", f"file:{self.made}"),
             file_bytes=int(BYTES_PER_S * (self.max_duration_s + 2 * OVERRUN_S)),
@@ -268,7 +275,7 @@ class _Job:
                 raise AudioFailed("crashed")
         return report
 
-    def _unify(self, number: int) -> None:
+    def _unify(self) -> None:
         """Replace the source by its sound in one form, lossless and with its times.
 
         ffmpeg rebuilds its filters when the form changes, and `first_pts` would then fill in everything from zero once more.
@@ -276,14 +283,13 @@ class _Job:
         unified = self.made.with_name("unified")
         self._run(
             *ffmpeg.INPUT,
-            *("-map", f"0:a:{number}", *ffmpeg.NO_EXTRAS, "-af", f"{_layout(2)},aresample=48000:async=1"),
-            *("-c:a", "flac", "-sample_fmt", "s16", *self._cap(), "-f", "matroska", f"file:{unified}"),
+            *("-map", f"0:a:{self.number}", *ffmpeg.NO_EXTRAS, "-af", f"{_layout(2)},aresample=48000:async=1"),
+            *("-c:a", "flac", *self._cap(), "-f", "matroska", f"file:{unified}"),
             file_bytes=int(LOSSLESS_BYTES_PER_S * (self.max_duration_s + 2 * OVERRUN_S)),
             is_converting=True,
         )
         unified.replace(self.source)
-
-    # ---- ffmpeg
+        self.number, self.track, self.is_unified = 0, AudioTrack("flac", channels=2), True
 
     def _cap(self) -> tuple[str, str]:
         return "-t", f"{self.max_duration_s + OVERRUN_S:.3f}"
