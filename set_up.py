@@ -122,7 +122,7 @@ def migrate() -> None:
     if (data / "db.sqlite3").exists() and _read(stamp) == current:
         return
     say("Preparing the database")
-    done = _run([str(PYTHON), "manage.py", "migrate", "--no-input", "--verbosity", "0"])
+    done = _run([str(PYTHON), "manage.py", "ensure_database"])
     if done.returncode:
         raise SetUpFailed(f"the database could not be prepared: {_last_line(done.stdout)}")
     stamp.write_text(current)

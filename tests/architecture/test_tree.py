@@ -32,7 +32,17 @@ def tree() -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     names = listed.stdout.split("\0") if listed.returncode == 0 else []
     if not names:
-        skipped = {".venv", "var", ".git", "__pycache__"}
+        skipped = {
+            ".venv",
+            "var",
+            ".git",
+            "__pycache__",
+            ".hypothesis",
+            ".mypy_cache",
+            ".pytest_cache",
+            ".ruff_cache",
+            ".import_linter_cache",
+        }
         return [path for path in ROOT.rglob("*") if path.is_file() and not skipped & set(path.relative_to(ROOT).parts)]
     return [ROOT / name for name in names if name and (ROOT / name).is_file()]
 
