@@ -169,11 +169,24 @@ Q_CLUSTER = {
 # ---- API ----------------------------------------------------------------------------------------------------------------------------
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["knox.auth.TokenAuthentication", "rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "records.api.authentication.TokenAuthentication",
+        "records.api.authentication.SessionAuthentication",
+    ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "records.api.negotiation.AnswersJson",
+    "DEFAULT_PARSER_CLASSES": ["records.api.negotiation.Json"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PAGINATION_CLASS": "records.api.pagination.CursorPages",
     "DEFAULT_SCHEMA_CLASS": "drf_standardized_errors.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+API_ERRORS = ["400", "401", "403", "404", "405", "415", "500"]  # of any call; more are named where they may come
+DRF_STANDARDIZED_ERRORS = {
+    "EXCEPTION_HANDLER_CLASS": "records.api.errors.ExceptionHandler",
+    "ALLOWED_ERROR_STATUS_CODES": API_ERRORS,
+    "ERROR_SCHEMAS": dict.fromkeys(API_ERRORS, "records.api.serializers.ErrorSerializer"),
 }
 REST_KNOX = {"TOKEN_TTL": None, "AUTO_REFRESH": False, "TOKEN_PREFIX": ""}
 SPECTACULAR_SETTINGS = {
@@ -181,8 +194,11 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "A recording goes in; text, timed utterances and subtitles come out.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_AUTHENTICATION": [],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": ["drf_standardized_errors.openapi_hooks.postprocess_schema_enums"],
 }
 
 # ---- people -------------------------------------------------------------------------------------------------------------------------

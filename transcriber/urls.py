@@ -1,6 +1,9 @@
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
-from django.urls import path
+from django.urls import include, path, re_path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+
+from records.api.errors import UnknownAddress
 
 
 def healthz(request: HttpRequest) -> HttpResponse:
@@ -11,4 +14,12 @@ def healthz(request: HttpRequest) -> HttpResponse:
 urlpatterns = [
     path("healthz", healthz),
     path("admin/", admin.site.urls),
+    path("api/v1/", include("records.api.urls")),
+    path("api/v1/", include("topics.api.urls")),
+    path("api/v1/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("api/v1/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    re_path("^api/", UnknownAddress.as_view()),
 ]
+
+handler400 = "records.api.errors.bad_request"
+handler500 = "records.api.errors.server_error"
