@@ -34,8 +34,9 @@ def free_port() -> int:
 class Server:
     """A throw-away server; `url` names it once it is started."""
 
-    def __init__(self, binaries: Path) -> None:
+    def __init__(self, binaries: Path, *, fsync: bool = False) -> None:
         self.binaries = binaries
+        self.fsync = fsync
         self.folder = Path(tempfile.mkdtemp(prefix="transcriber-postgres-"))
         self.port = free_port()
         self.account = next((name for name in ACCOUNTS if _exists(name)), None) if os.geteuid() == 0 else None
@@ -50,7 +51,7 @@ class Server:
             "listen_addresses=127.0.0.1",
             f"port={self.port}",
             f"unix_socket_directories={self.folder}",
-            "fsync=off",
+            f"fsync={'on' if self.fsync else 'off'}",
             "max_connections=200",
         ]
         arguments = [str(self.binaries / "postgres"), "-D", str(data)]

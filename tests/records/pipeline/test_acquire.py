@@ -12,6 +12,7 @@ from records.pipeline.acquire import DUE, WAITING, acquire, is_ready
 from records.pipeline.stages import STAGES
 from records.states import FINAL, HaltReason, State
 from tests.factories import make_record, make_user
+from tests.rows import fill
 
 pytestmark = pytest.mark.django_db
 
@@ -122,30 +123,6 @@ def test_no_record_is_taken_twice_by_eight_at_once(now: datetime):
     assert set(taken) == made
 
 
-def _fill(now: datetime, *, done: int, waiting: int) -> None:
-    """Rows as fast as the database can make them: `done` finished, `waiting` due."""
-    owner = make_user()
-    if connection.vendor == "postgresql":
-        new_id, numbers = "gen_random_uuid()", f"(SELECT generate_series(1, {done + waiting}) AS n)"
-    else:
-        new_id = "lower(hex(randomblob(16)))"
-        numbers = f"(WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {done + waiting}) SELECT n FROM c)"
-    moment = connection.ops.adapt_datetimefield_value(now)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO files (id, created, updated, location, size, format, channels) "
-            f"SELECT {new_id}, %s, %s, 'x/' || n, 1, '', 1 FROM {numbers} AS numbers",
-            [moment, moment],
-        )
-        cursor.execute(
-            "INSERT INTO audio_records (id, created, updated, owner_id, title, brief, language, notes, state, state_entered_at, halt_reason, "
-            "error_code, error_text, delay_time, attempts, progress, original_file_id) "
-            f"SELECT {new_id}, %s, %s, %s, 'A talk', '', '', '[]', CASE WHEN row_number() OVER () <= {done} THEN 'done' ELSE 'uploaded' END, "
-            "%s, '', '', '', %s, 0, 0, id FROM files",
-            [moment, moment, owner.pk, moment, moment],
-        )
-
-
 def _explain(sql: str, parameters: list) -> str:
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
@@ -157,7 +134,7 @@ def _explain(sql: str, parameters: list) -> str:
 
 
 def test_acquiring_uses_its_index_whatever_the_archive(now: datetime):
-    _fill(now, done=100_000, waiting=1_000)
+    fill(now, done=100_000, waiting=1_000)
     with CaptureQueriesContext(connection) as captured:
         assert acquire(STAGES, now=now) is not None
     statements = [query["sql"] for query in captured if query["sql"].lstrip().startswith(("UPDATE", "WITH"))]
