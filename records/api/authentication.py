@@ -30,7 +30,7 @@ class SessionAuthentication(authentication.SessionAuthentication):
 
     def enforce_csrf(self, request: Request) -> None:
         headers_alone = copy.copy(request._request)
-        headers_alone.POST = QueryDict()  # type: ignore[misc]  # has a setter under WSGI
+        headers_alone.POST = QueryDict()
         super().enforce_csrf(headers_alone)  # type: ignore[arg-type]
 
 
@@ -39,6 +39,6 @@ class TokenScheme(KnoxTokenScheme):  # type: ignore[no-untyped-call]
     name = "token"
 
 
-class CookieScheme(SessionScheme):
+class CookieScheme(SessionScheme):  # type: ignore[no-untyped-call]
     target_class = "records.api.authentication.SessionAuthentication"
     name = "session"

@@ -46,7 +46,7 @@ _STATUS = {TooLarge: TOO_LARGE, NoSpace: status.HTTP_507_INSUFFICIENT_STORAGE, K
 _FIELD = {Empty: "file", BadLanguage: "language"}
 
 
-class ExceptionHandler(StandardHandler):  # type: ignore[misc]  # ships no types
+class ExceptionHandler(StandardHandler):
     def convert_known_exceptions(self, exc: Exception) -> Exception:
         match exc:
             case AudioRecord.DoesNotExist():
@@ -71,8 +71,8 @@ class ExceptionHandler(StandardHandler):  # type: ignore[misc]  # ships no types
         """Log what nobody foresaw by its place in the code: its message may hold anything, what somebody sent included."""
         if exc is self.exc or not status.is_server_error(exc.status_code) or isinstance(self.exc, IntakeRefused):
             return
-        request = self.context["request"]._request
-        signals.got_request_exception.send(sender=None, request=request)
+        request = self.context["request"]
+        signals.got_request_exception.send(sender=None, request=request._request if request else None)
         frames = "".join(traceback.format_tb(self.exc.__traceback__))
         logger.error("unexpected %s in %s\n%s", type(self.exc).__name__, type(self.context["view"]).__name__, frames)
 

@@ -51,12 +51,12 @@ def serve(request: HttpRequest, file: File, *, title: str) -> HttpResponseBase:
         "ETag": etag,
         "Last-Modified": http_date(changed),
     }
-    answer: HttpResponseBase = HttpResponse(headers=headers)
-    conditional: HttpResponseBase = get_conditional_response(request, etag, changed, answer)
-    if conditional is not answer:
+    whole = HttpResponse(headers=headers)
+    conditional = get_conditional_response(request, etag, changed, whole)
+    if conditional is not None and conditional is not whole:  # 304, 412
         return conditional
     start, end = 0, file.size
-    code = status.HTTP_200_OK
+    code: int = status.HTTP_200_OK
     try:
         asked = _range(request, file.size, etag=etag, changed=changed)
     except _Unsatisfiable:

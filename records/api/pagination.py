@@ -21,7 +21,7 @@ class CursorPages(CursorPagination):
     def get_ordering(self, request: Request, queryset: QuerySet[Any], view: Any) -> Any:
         return (getattr(view, "ordering", self.ordering),)
 
-    def paginate_queryset(self, queryset: QuerySet[Any], request: Request, view: Any = None) -> Any:
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> Any:
         try:
             return super().paginate_queryset(queryset, request, view)
         except (ValidationError, ValueError):  # a cursor that leads to what is no id

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
+from django.contrib.auth.models import User
 from django.http import HttpResponse, HttpResponseBase, JsonResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
@@ -52,6 +53,11 @@ def shown(record: AudioRecord, request: Request, *, code: int = status.HTTP_200_
     return answer
 
 
+def asker(request: Request) -> User:
+    """Whose request it is; everything here is for people who are known."""
+    return cast(User, request.user)
+
+
 def checked(serializer: type[StrictSerializer], data: Any) -> dict[str, Any]:
     """What was sent, checked. Raises ValidationError."""
     filled = serializer(data=data)
@@ -73,7 +79,7 @@ class Records(GenericAPIView[AudioRecord]):
     )
     def get(self, request: Request) -> Response:
         asked = {name: value for name, value in request.query_params.dict().items() if name not in ("cursor", "limit")}
-        records = queries.filtered(queries.shown(request.user), **checked(FilterSerializer, asked))
+        records = queries.filtered(queries.shown(asker(request)), **checked(FilterSerializer, asked))
         return self.get_paginated_response(self.get_serializer(self.paginate_queryset(records), many=True).data)
 
     @extend_schema(
@@ -108,8 +114,8 @@ class Records(GenericAPIView[AudioRecord]):
         key = idempotency_key(request)
         with receive(request) as upload:
             fields = checked(UploadFieldsSerializer, upload.fields)
-            taken = intake.take_in(upload.arrival, owner=request.user, name=upload.name, key=key, now=timezone.now(), **fields)
-        answer = shown(queries.get_shown(request.user, taken.record.pk), request, code=status.HTTP_202_ACCEPTED)
+            taken = intake.take_in(upload.arrival, owner=asker(request), name=upload.name, key=key, now=timezone.now(), **fields)
+        answer = shown(queries.get_shown(asker(request), taken.record.pk), request, code=status.HTTP_202_ACCEPTED)
         answer["Location"] = answer.data["links"]["self"]
         return answer
 
@@ -124,21 +130,19 @@ def idempotency_key(request: Request) -> str:
 class Record(APIView):
     @extend_schema(operation_id="records_retrieve", summary="A record as it stands", parameters=[RETRY_AFTER], responses=RecordSerializer)
     def get(self, request: Request, pk: UUID) -> Response:
-        return shown(queries.get_shown(request.user, pk), request)
+        return shown(queries.get_shown(asker(request), pk), request)
 
     @extend_schema(
         operation_id="records_update", summary="Change title or brief", request=ChangesSerializer, responses={200: RecordSerializer}
     )
     def patch(self, request: Request, pk: UUID) -> Response:
-        own = queries.own(request.user).filter(pk=pk)
-        if not own.exists():  # before the body is judged: what is not yours says nothing
-            raise exceptions.NotFound
-        edit.edit(own, now=timezone.now(), **checked(ChangesSerializer, request.data))
-        return shown(queries.get_shown(request.user, pk), request)
+        changes = checked(ChangesSerializer, request.data)
+        edit.edit(queries.own(asker(request)).filter(pk=pk), now=timezone.now(), **changes)
+        return shown(queries.get_shown(asker(request), pk), request)
 
     @extend_schema(operation_id="records_destroy", summary="Remove a record with everything that is its own", responses={204: None})
     def delete(self, request: Request, pk: UUID) -> Response:
-        if not removal.remove(queries.own(request.user).filter(pk=pk)):
+        if not removal.remove(queries.own(asker(request)).filter(pk=pk)):
             raise exceptions.NotFound
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -151,7 +155,7 @@ class Resume(APIView):
         responses={200: RecordSerializer, 409: OpenApiResponse(ErrorSerializer, "Codes: not_halted, unconfirmed.")},
     )
     def post(self, request: Request, pk: UUID) -> Response:
-        report = control.resume(queries.own(request.user).filter(pk=pk), by=By(Origin.API, request.user), now=timezone.now())
+        report = control.resume(queries.own(asker(request)).filter(pk=pk), by=By(Origin.API, asker(request)), now=timezone.now())
         return acted(report, request, pk)
 
 
@@ -163,7 +167,7 @@ class Halt(APIView):
         responses={200: RecordSerializer, 409: OpenApiResponse(ErrorSerializer, "Codes: done, halted_already.")},
     )
     def post(self, request: Request, pk: UUID) -> Response:
-        report = control.halt(queries.own(request.user).filter(pk=pk), by=By(Origin.API, request.user), now=timezone.now())
+        report = control.halt(queries.own(asker(request)).filter(pk=pk), by=By(Origin.API, asker(request)), now=timezone.now())
         return acted(report, request, pk)
 
 
@@ -181,7 +185,7 @@ def acted(report: Report, request: Request, pk: UUID) -> Response:
         raise conflict(reason, PASSED_OVER[reason])
     if not report.changed:
         raise exceptions.NotFound
-    return shown(queries.get_shown(request.user, pk), request)
+    return shown(queries.get_shown(asker(request), pk), request)
 
 
 # ---- what belongs to a record -------------------------------------------------------------------------------------------------------
@@ -193,12 +197,12 @@ class Events(GenericAPIView[RecordEvent]):
 
     @extend_schema(operation_id="records_events", summary="The journal, oldest first", responses=EventSerializer(many=True))
     def get(self, request: Request, pk: UUID) -> Response:
-        events = queries.journal(request.user, pk)
+        events = queries.journal(asker(request), pk)
         return self.get_paginated_response(self.get_serializer(self.paginate_queryset(events), many=True).data)
 
 
 MEDIA_TYPES = {"json": "application/json", "txt": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
-TRANSCRIPT_ANSWERS = {
+TRANSCRIPT_ANSWERS: dict[Any, Any] = {
     (200, "application/json"): TranscriptSerializer,
     **{(200, MEDIA_TYPES[kind]): OpenApiTypes.STR for kind in TRANSCRIPT_KINDS if kind != "json"},
     409: OpenApiResponse(ErrorSerializer, "Codes: not_ready (ask again after Retry-After), halted."),
@@ -206,7 +210,7 @@ TRANSCRIPT_ANSWERS = {
 
 
 def transcript(request: Request, pk: UUID, kind: str) -> HttpResponseBase:
-    record = queries.get_with_text(request.user, pk) if kind == "txt" else queries.get_with_structure(request.user, pk)
+    record = queries.get_with_text(asker(request), pk) if kind == "txt" else queries.get_with_structure(asker(request), pk)
     if record.structure_id is None:
         seconds = seconds_to_wait(record, timezone.now())
         if seconds is None:
@@ -254,7 +258,7 @@ class TranscriptAs(APIView):
         return transcript(request, pk, kind)
 
 
-AUDIO_ANSWERS = {
+AUDIO_ANSWERS: dict[Any, Any] = {
     (200, "audio/*"): OpenApiTypes.BINARY,
     (206, "audio/*"): OpenApiTypes.BINARY,
     404: ErrorSerializer,
@@ -268,7 +272,7 @@ class OriginalAudio(APIView):
 
     @extend_schema(operation_id="records_original", summary="The recording as it was sent", parameters=[RANGE], responses=AUDIO_ANSWERS)
     def get(self, request: Request, pk: UUID) -> HttpResponseBase:
-        record = queries.get_with_files(request.user, pk)
+        record = queries.get_with_files(asker(request), pk)
         file: File | None = getattr(record, self.which)
         if file is None:
             raise conflict("not_ready", "The normalized copy is not there yet.")

@@ -132,7 +132,7 @@ def _part_path() -> Path:
     storage = storages["default"]
     if isinstance(storage, TakesParts):
         return storage.part_path()
-    folder = Path(settings.DATA_DIR) / "incoming"
+    folder = Path(settings.DATA_DIR) / "scratch" / "incoming"  # where housekeeping sweeps what a killed process left
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder / f"{uuid.uuid4().hex}.part"
 

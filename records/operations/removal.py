@@ -36,12 +36,12 @@ def _remove(found: QuerySet[AudioRecord]) -> bool:
     # Locked, so that an answer that is just being kept is either seen here or finds no row and is taken back.
     attempts = Recognition.objects.select_for_update().filter(record=record)
     files = File.objects.filter(pk__in=[record.original_file_id, record.normalized_file_id])
-    names = [attempt.payload.name for attempt in attempts if attempt.payload] + list(files.values_list("location", flat=True))
+    names = [str(attempt.payload.name) for attempt in attempts if attempt.payload] + list(files.values_list("location", flat=True))
     AudioRecord.objects.filter(pk=record.pk).update(recognition=None)  # record and attempt lead to each other
     record.recognition = None
     record.delete()
     files.delete()
-    Structure.objects.filter(pk=record.structure_id).delete()
+    Structure.objects.filter(pk__in=[record.structure_id]).delete()
     Text.objects.filter(pk__in=[record.transcript_text_id, record.literary_text_id]).delete()
     transaction.on_commit(partial(_remove_files, names, record.folder))
     logger.info("record %s removed", record.pk)

@@ -21,4 +21,4 @@ class Topics(ListAPIView[Topic]):
     ordering = "name"
 
     def get_queryset(self) -> QuerySet[Topic]:
-        return Topic.objects.filter(owner=self.request.user)
+        return Topic.objects.filter(owner_id=self.request.user.pk)
