@@ -39,6 +39,10 @@ class DemoFailed(Exception):
     """What went wrong, in one sentence."""
 
 
+class Unreachable(DemoFailed):
+    """Nobody answers."""
+
+
 def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     display = Display(sys.stderr)
@@ -62,8 +66,8 @@ def demo(folder: Path, display: Display) -> None:
         try:
             display.line(f"Starting web server and workers on {service.url}")
             service.start()
+            token = create_token(env)  # while it starts
             service.wait_until_it_serves()
-            token = create_token(env)
             display.line(f"Sending {RECORDING.name}, {RECORDING.stat().st_size // 1024} kB of speech")
             record = service.upload(RECORDING, token)
             follow(service, record, token, display)
@@ -147,7 +151,7 @@ class Service:
                 raise DemoFailed("the service ended while it was starting.")
             try:
                 self._request("GET", "/healthz")
-            except DemoFailed:
+            except Unreachable:
                 if time.monotonic() > deadline:
                     raise DemoFailed(f"the service did not answer within {START_LIMIT:.0f} seconds.") from None
                 time.sleep(0.05)
@@ -173,11 +177,12 @@ class Service:
             response = connection.getresponse()
             text = response.read().decode()
         except (OSError, HTTPException) as error:
-            raise DemoFailed(f"the service can't be reached ({type(error).__name__}).") from error
+            raise Unreachable(f"the service can't be reached ({type(error).__name__}).") from error
         finally:
             connection.close()
         if response.status >= 300:
-            raise DemoFailed(f"{method} {path} was answered with {response.status}: {text[:500]}")
+            said = text if response.headers.get_content_type() == "application/json" else response.reason
+            raise DemoFailed(f"{method} {path} was answered with {response.status}: {said.strip()[:500]}")
         return text
 
 

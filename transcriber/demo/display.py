@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from typing import Protocol
 
 WIDTH = 30
 
 
+class Screen(Protocol):
+    """What of a text stream is needed here."""
+
+    def write(self, text: str, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+    def isatty(self) -> bool: ...
+
+
 class Display:
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: Screen) -> None:
         self._out = out
         self._moving = out.isatty()
         self._bar = False
