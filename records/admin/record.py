@@ -8,6 +8,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.utils import flatten
 from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
@@ -30,21 +31,17 @@ from records.operations import control
 from records.pipeline.stages import STAGES
 from records.states import Origin, State
 
-SHOWN = ("id", "owner", "language", "notes", "topic_names", "created", "updated")
+SHOWN = (("owner", "id"), ("language", "notes"), "topic_names", ("created", "updated"))
 QUEUE = (
-    "state",
-    "state_entered_at",
-    "work_started_at",
-    "halted_at",
-    "halt_reason",
+    ("state", "state_entered_at"),
+    ("work_started_at", "attempts"),
+    ("halted_at", "halt_reason"),
     "error_code",
     "error_text",
-    "attempts",
-    "delay_time",
-    "acquisition_id",
-    "acquire_expires_at",
-    "progress",
+    ("delay_time", "progress"),
+    ("acquisition_id", "acquire_expires_at"),
 )
+"""The page's rows of what is shown and never edited."""
 
 
 class RecordForm(forms.ModelForm):  # type: ignore[type-arg]  # no generic at run time
@@ -84,7 +81,7 @@ class AudioRecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # no generi
         ("Recording", {"fields": SHOWN}),
         ("Queue", {"classes": ("collapse",), "fields": QUEUE}),
     )
-    readonly_fields = (*SHOWN, *QUEUE)
+    readonly_fields = flatten((*SHOWN, *QUEUE))
 
     # ---- permissions ------------------------------------------------------------------------------------------------------------
 
@@ -135,14 +132,16 @@ class AudioRecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # no generi
     def next_try(self, record: AudioRecord) -> str:
         return words.next_try(record, now=timezone.now())
 
-    @admin.display(description="progress")
-    def progress_bar(self, record: AudioRecord) -> SafeString:
+    @admin.display(description="progress", empty_value="")
+    def progress_bar(self, record: AudioRecord) -> SafeString | None:
+        if not record.acquisition_id:  # nothing is under way
+            return None
         percent = round(record.progress * 100)
         return format_html('<progress value="{}" max="100" aria-label="{} %"></progress>', percent, percent)
 
     @admin.display(description="created", ordering="id")
-    def created_at(self, record: AudioRecord) -> Any:
-        return record.created
+    def created_at(self, record: AudioRecord) -> str:
+        return f"{timezone.localtime(record.created):%Y-%m-%d %H:%M}"
 
     # ---- the acts: each narrows, makes one call and reports ----------------------------------------------------------------------
 

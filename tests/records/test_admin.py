@@ -99,7 +99,7 @@ def test_the_list_shows_state_halt_reason_owner_and_age(browser: Client) -> None
 
 def test_next_try_says_at_work_due_or_when(browser: Client) -> None:
     now = timezone.now()
-    lease = {"acquisition_id": "0193b1a0-0000-7000-8000-000000000000", "acquire_expires_at": now + timedelta(minutes=5)}
+    lease: dict[str, Any] = {"acquisition_id": "0193b1a0-0000-7000-8000-000000000000", "acquire_expires_at": now + timedelta(minutes=5)}
     held = make_record(
         now=now, delay_time=now + timedelta(minutes=5), **{key: value for key, value in lease.items() if key != "delay_time"}
     )
@@ -253,7 +253,7 @@ def test_an_act_across_pages_takes_the_filtered_records_in_a_fixed_number_of_que
         AudioRecord.objects.bulk_create(
             AudioRecord(owner=owner, original_file_id=pk, halted_at=now, halt_reason=HaltReason.STUCK) for pk in file_ids
         )
-        first = AudioRecord.objects.filter(halted_at__isnull=False).first()
+        first = AudioRecord.objects.filter(halt_reason=HaltReason.STUCK)[0]
         with CaptureQueriesContext(connection) as captured:
             page = act(browser, "resume", [first], "?reason=stuck", select_across="1")
         assert told(page) == [f"Resumed {count} records."]

@@ -43,7 +43,7 @@ def test_done() -> None:
 
 
 def test_at_work_and_after_the_lease_ran_out() -> None:
-    held = {"acquisition_id": uuid.uuid4(), "progress": 0.4}
+    held: dict[str, Any] = {"acquisition_id": uuid.uuid4(), "progress": 0.4}
     assert said(record(**held, acquire_expires_at=NOW + timedelta(seconds=43))).startswith(
         "A worker is at normalize, 40% done. Its lease holds for 43 s"
     )
