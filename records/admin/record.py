@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.contrib.admin.utils import flatten
 from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
@@ -27,7 +28,7 @@ from records.admin import words
 from records.admin.listing import FILTERS, CappedPaginator, RecordList, search
 from records.admin.page import page_of
 from records.models import AudioRecord
-from records.operations import control
+from records.operations import control, edit, removal
 from records.pipeline.stages import STAGES
 from records.states import Origin, State
 
@@ -86,9 +87,6 @@ class AudioRecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # no generi
     # ---- permissions ------------------------------------------------------------------------------------------------------------
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: AudioRecord | None = None) -> bool:
         return False
 
     # ---- the list ---------------------------------------------------------------------------------------------------------------
@@ -269,19 +267,42 @@ class AudioRecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # no generi
 
     def save_model(self, request: HttpRequest, obj: AudioRecord, form: Any, change: bool) -> None:
         # Not the whole row: its queue columns are as old as the page, and a worker may have written since.
-        obj.updated = timezone.now()
-        obj.save(update_fields=[*form.changed_data, "updated"])
+        changes = {name: form.cleaned_data[name] for name in form.changed_data}
+        edit.edit(AudioRecord.objects.filter(pk=obj.pk), now=timezone.now(), **changes)
+
+    # ---- removal, of one record at a time ----------------------------------------------------------------------------------------
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)
+        return actions
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[list[Any], dict[Any, int], set[Any], list[Any]]:
+        # Record and recognition protect each other from Django's own deletion; what goes with a record is said in its place.
+        count = {"records, each with its files, texts, recognitions and journal": len(objs)}
+        return [str(record) for record in objs], count, set(), []
+
+    def delete_model(self, request: HttpRequest, obj: AudioRecord) -> None:
+        removal.remove(AudioRecord.objects.filter(pk=obj.pk))
+
+    # ---- the admin's own log, without titles: they would outlive the record there ------------------------------------------------
 
     def log_change(self, request: HttpRequest, obj: AudioRecord, message: Any) -> LogEntry:
-        # Django would keep the title, which outlives the record there.
-        return LogEntry.objects.create(
-            user=_person(request),
-            content_type=ContentType.objects.get_for_model(AudioRecord),
-            object_id=str(obj.pk),
-            object_repr=str(obj.pk),
-            action_flag=CHANGE,
-            change_message=message,
-        )
+        return _log(request, obj, CHANGE, message)
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> list[LogEntry]:
+        return [_log(request, record, DELETION, "") for record in queryset]
+
+
+def _log(request: HttpRequest, record: AudioRecord, act: int, message: Any) -> LogEntry:
+    return LogEntry.objects.create(
+        user=_person(request),
+        content_type=ContentType.objects.get_for_model(AudioRecord),
+        object_id=str(record.pk),
+        object_repr=str(record.pk),
+        action_flag=act,
+        change_message=message if isinstance(message, str) else json.dumps(message),
+    )
 
 
 def _person(request: HttpRequest) -> User:

@@ -11,6 +11,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -464,11 +465,31 @@ def test_people_without_a_right_to_records_see_nothing(tail: str) -> None:
         assert client.get(url).status_code == status
 
 
-def test_nobody_adds_or_deletes(browser: Client) -> None:
-    record = make_record(now=timezone.now())
+def test_nobody_adds(browser: Client) -> None:
     assert browser.get(f"{LIST}add/").status_code == 403
-    assert browser.post(f"{LIST}{record.pk}/delete/", {"post": "yes"}).status_code == 403
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_record_is_removed_with_its_files_and_the_log_keeps_no_title(browser: Client, operator: User) -> None:
+    record = make_record(State.DONE, now=timezone.now(), title="Secret")
+    assert record.normalized_file
+    locations = [record.original_file.location, record.normalized_file.location]
+    question = text_of(browser.get(f"{LIST}{record.pk}/delete/"))
+    assert "Secret" in question
+    assert "files, texts, recognitions and journal: 1" in question
+    assert all(default_storage.exists(location) for location in locations)
+    browser.post(f"{LIST}{record.pk}/delete/", {"post": "yes"})
+    assert not AudioRecord.objects.exists()
+    assert not any(default_storage.exists(location) for location in locations)
+    entry = LogEntry.objects.get()
+    assert (entry.object_id, entry.user) == (str(record.pk), operator)
+    assert "Secret" not in entry.object_repr + entry.change_message
+
+
+def test_records_are_not_removed_by_the_page_nor_by_those_who_may_not(browser: Client, viewer: Client) -> None:
+    record = make_record(now=timezone.now())
     act(browser, "delete_selected", [record], post="yes")
+    assert viewer.post(f"{LIST}{record.pk}/delete/", {"post": "yes"}).status_code == 403
     assert AudioRecord.objects.filter(pk=record.pk).exists()
 
 
