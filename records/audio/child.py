@@ -97,7 +97,7 @@ def _attend(
                 if not data:
                     selector.unregister(key.fd)
                 *lines, rest[key.fd] = (rest[key.fd] + data).split(b"\n")
-                if not data or len(rest[key.fd]) > LINE_MAX:
+                if rest[key.fd] and (not data or len(rest[key.fd]) > LINE_MAX):
                     lines.append(rest[key.fd])
                     rest[key.fd] = b""
                 for line in lines:

@@ -103,7 +103,8 @@ class Report:
     packets: int = 0
     frames: int = 0
     decode_errors: int = 0
-    other_errors: int = 0  # complaints after the work had begun
+    has_complained: bool = False
+    other_errors: int = 0  # complaints after the work had begun, beside those about decoding
     is_cut: bool = False
     levels: dict[str, list[Level]] = field(default_factory=dict)  # by meter: one for each time the sound changed its form
     is_foreign: bool = False  # a format that is not on our list
@@ -163,6 +164,7 @@ class Report:
                 self.tracks.append(AudioTrack(re.split(r"[ ,]", description)[0], channels))
 
     def _read_complaint(self, level: str, text: str) -> None:
+        self.has_complained = self.has_complained or level != "warning"
         if "Error while decoding stream" in text or "Error submitting packet to decoder" in text:
             self.decode_errors += 1
         elif level != "warning" and self._is_working:

@@ -96,6 +96,7 @@ def normalize(
             job = _Job(Path(folder), sniffed, channels == "separate", max_duration_s, beat)
             job.take_in(source)
             result = job.work()
+            beat(1.0)
             with job.made.open("rb") as file:
                 os.fsync(file.fileno())
             job.made.replace(target)
@@ -123,10 +124,12 @@ class _Job:
         self.notes: set[str] = set()
         self.progress = 0.0
         self.deadline = 0.0
+        self.errors = 0
         # Found out by _examine:
         self.number = 0  # of the sound track to use, among the sound tracks
         self.track = AudioTrack(codec="none", channels=1)
         self.total_s = 0.0
+        self.announced_s = 0.0
         self.has_video = False
         self.is_cut = False
         # Set by _unify:
@@ -157,8 +160,7 @@ class _Job:
             raise AudioRejected("no_audio")
         if opus.duration_ms > (self.max_duration_s + TOLERANCE_S) * 1000:
             raise self._too_long()
-        if opus.duration_ms < 980 * self.total_s - 500:
-            self.notes.add(DAMAGED)
+        self._judge(source_format, opus.duration_ms / 1000)
         return Normalized(
             duration_ms=opus.duration_ms,
             size=self.made.stat().st_size,
@@ -185,25 +187,29 @@ class _Job:
             raise self._too_long()
         if len(report.tracks) > 1:
             self.notes.add(OTHER_TRACKS)
-        missing_s = report.announced_s - self.total_s
-        ends_early = missing_s > max(0.5, 0.02 * report.announced_s)
-        if 0 < missing_s < LAST_PACKET_S:  # older versions report where the last packet begins
+        if 0 < report.announced_s - self.total_s < LAST_PACKET_S:  # older versions report where the last packet begins
             self.total_s = report.announced_s
-        self.is_cut = (
-            self.sniffed.is_cut
-            or (report.is_cut and report.source_format not in UNTOLD)
-            or (ends_early and report.source_format != "mp3")  # damage in the middle shortens an MP3, too
-        )
-        if self.is_cut or ends_early:
-            self.notes.add(TRUNCATED)
+        self.announced_s = report.announced_s
+        self.is_cut = self.sniffed.is_cut or (report.is_cut and report.source_format not in UNTOLD)
         self.deadline += time_budget(duration_s=self.total_s, size=0)
         return report.source_format
+
+    def _judge(self, source_format: str, made_s: float) -> None:
+        """Note whether the recording was cut or damaged."""
+        ends_early = self.announced_s - max(self.total_s, made_s) > max(0.5, 0.02 * self.announced_s)
+        # Damage in the middle shortens an MP3, too; elsewhere the times of what follows hold.
+        if self.is_cut or (ends_early and not (source_format == "mp3" and self.errors)):
+            self.notes.add(TRUNCATED)
+        if self.errors > (CUT_ERRORS if TRUNCATED in self.notes else 0) or made_s < 0.98 * self.total_s - 0.5:
+            self.notes.add(DAMAGED)
 
     def _walk(self, number: int, *, with_video: bool) -> Report:
         video = ("-map", "0:V:0?") if with_video else ()
         report, _ = self._run(*ffmpeg.INPUT, "-map", f"0:a:{number}?", *video, "-c", "copy", *self._cap(), "-f", "null", "-")
         if report.source_format:
             return report
+        if not report.has_complained:  # it never came to look at the recording
+            raise AudioFailed("crashed")
         if report.has_no_index:
             raise AudioRejected("truncated")
         raise AudioRejected("undecodable" if self.sniffed.is_media else "not_media")
@@ -233,11 +239,7 @@ class _Job:
             raise AudioRejected("undecodable" if report.packets else "no_audio")
         if report.decode_errors > report.frames:
             raise AudioRejected("undecodable")
-        errors = report.decode_errors + report.other_errors
-        if errors > (CUT_ERRORS if self.is_cut else 0):
-            self.notes.add(DAMAGED)
-            if not self.is_cut:  # it ends early because of the damage
-                self.notes.discard(TRUNCATED)
+        self.errors = report.decode_errors + report.other_errors
         if len(report.levels.get(WHOLE, ())) > 1:
             self.notes.add(RESAMPLED)
             self._unify()
