@@ -175,6 +175,9 @@ def test_pages_fit_a_phone_and_are_readable_in_both_themes(signed_in: Chromium, 
                 browser.run("document.querySelectorAll('details').forEach(details => details.open = true)")
                 browser.screenshot(tmp_path / f"{name}-{'dark' if dark else 'light'}-{width}.png")
                 assert browser.run("document.documentElement.scrollWidth") <= width, (name, width)
-                assert browser.run("[...document.querySelectorAll('.results')].every(box => box.scrollWidth <= box.clientWidth)"), (name, width)
+                assert browser.run("[...document.querySelectorAll('.results')].every(box => box.scrollWidth <= box.clientWidth)"), (
+                    name,
+                    width,
+                )
                 contrast, whose = browser.run(CONTRAST)
                 assert contrast >= 4.5, (name, dark, contrast, whose)
