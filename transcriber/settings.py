@@ -142,7 +142,7 @@ WHITENOISE_USE_FINDERS = True
 FILE_UPLOAD_PERMISSIONS = 0o600
 FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o700
 DATA_UPLOAD_MAX_NUMBER_FILES = 1
-DATA_UPLOAD_MAX_NUMBER_FIELDS = 100
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 1000
 
 # ---- workers ------------------------------------------------------------------------------------------------------------------------
 
@@ -180,7 +180,6 @@ REST_FRAMEWORK = {
     "DEFAULT_PAGINATION_CLASS": "records.api.pagination.CursorPages",
     "DEFAULT_SCHEMA_CLASS": "drf_standardized_errors.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
-    "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 API_ERRORS = ["400", "401", "403", "404", "405", "415", "500"]  # of any call; more are named where they may come
 DRF_STANDARDIZED_ERRORS = {

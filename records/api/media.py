@@ -78,16 +78,24 @@ def serve(request: HttpRequest, file: File, *, title: str) -> HttpResponseBase:
     if request.method == "HEAD":
         contents.close()
         return HttpResponse(status=code, headers=headers)
-    return StreamingHttpResponse(_chunks(contents, start, end), status=code, headers=headers)
+    return StreamingHttpResponse(_Stretch(contents, start, end), status=code, headers=headers)
 
 
-def _chunks(contents: Any, start: int, end: int) -> Iterator[bytes]:
-    with contents:
-        contents.seek(start)
-        left = end - start
-        while left and (chunk := contents.read(min(CHUNK, left))):
+class _Stretch:
+    """Part of an open file, chunk by chunk. Not a generator: one that was never begun would leave the file open."""
+
+    def __init__(self, contents: Any, start: int, end: int) -> None:
+        self._contents, self._start, self._end = contents, start, end
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._contents.seek(self._start)
+        left = self._end - self._start
+        while left and (chunk := self._contents.read(min(CHUNK, left))):
             left -= len(chunk)
             yield chunk
+
+    def close(self) -> None:
+        self._contents.close()
 
 
 def _range(request: HttpRequest, size: int, *, etag: str, changed: int) -> tuple[int, int] | None:

@@ -188,6 +188,7 @@ class _Form:
         if not self._buffer.startswith(b"--"):
             raise _malformed("A boundary of the form is damaged.")
         rest = _Collected(LARGEST_HEADERS)
+        rest(self._buffer)
         while chunk := self._body.read():
             rest(chunk)
         return True

@@ -37,9 +37,8 @@ def _remove(found: QuerySet[AudioRecord]) -> bool:
     attempts = Recognition.objects.select_for_update().filter(record=record)
     files = File.objects.filter(pk__in=[record.original_file_id, record.normalized_file_id])
     names = [str(attempt.payload.name) for attempt in attempts if attempt.payload] + list(files.values_list("location", flat=True))
-    AudioRecord.objects.filter(pk=record.pk).update(recognition=None)  # record and attempt lead to each other
-    record.recognition = None
-    record.delete()
+    found.update(recognition=None)  # record and attempt lead to each other
+    found.delete()
     files.delete()
     Structure.objects.filter(pk__in=[record.structure_id]).delete()
     Text.objects.filter(pk__in=[record.transcript_text_id, record.literary_text_id]).delete()
