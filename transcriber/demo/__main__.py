@@ -89,9 +89,9 @@ def follow(service: Service, record: str, token: str, display: Display) -> None:
     seen, since = None, time.monotonic()
     while True:
         poll = json.loads(service.get(f"/api/v1/records/{record}/", token))
-        if poll["halted"] or poll["error"]:
-            message = (poll["error"] or {}).get("message") or "the recording was halted"
-            raise DemoFailed(f"at {poll['status']}: {message}")
+        trouble = poll["error"] or poll["waiting_for"]  # the service would try again; a demo is over
+        if trouble:
+            raise DemoFailed(f"at {poll['status']}: {trouble['message']}")
         display.progress(poll["status"], poll["progress"])
         if poll["status"] == "done":
             return
