@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -82,6 +83,7 @@ class Attempt:
     external_id: str
     source_uri: str
     duration_ms: int
+    submitted_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class Provider(Protocol):
     """True: `submit` is paid for, and is never repeated while its outcome is unknown."""
     model: str
     limits: Limits
+    paces: Mapping[str, float]
+    """Seconds between two calls of a kind (`submit`, `poll`), kept by all workers of all machines together; without an entry, none."""
 
     def options(self, *, language: str, channels: int) -> dict[str, Any]:
         """What is frozen on the recognition row, so that a repeat gives the same transcript. JSON values. `language` "" means detect."""
@@ -141,6 +145,12 @@ class Provider(Protocol):
 
     def parse(self, payload: bytes) -> Transcript:
         """The raw answer as a transcript. Pure: no network, no clock, no rows. Raises :class:`Transient` on bytes that are no whole answer."""
+
+    def remove_source(self, source_uri: str) -> None:
+        """Remove the copy of the audio that `upload` made for this provider. Idempotent; nothing to do where there is none of its own."""
+
+    def remove_result(self, external_id: str) -> None:
+        """Remove what the provider keeps of a recognition. Idempotent; nothing to do where it keeps nothing."""
 
 
 # ---- typed failures -----------------------------------------------------------------------------------------------------------------

@@ -42,11 +42,13 @@ def keep_payload(recognition: Recognition, raw: bytes, *, now: datetime) -> None
     """Keep the raw answer before anything is made of it: a finished operation can't be asked again."""
     recognition.payload.save("", ContentFile(raw), save=False)
     kept = Recognition.objects.filter(pk=recognition.pk, payload="").update(payload=recognition.payload.name, finished_at=now, updated=now)
-    if not kept:  # somebody kept it first
-        recognition.payload.delete(save=False)
-        recognition.refresh_from_db(fields=["payload", "finished_at"])
-    else:
+    if kept:
         recognition.finished_at = now
+        return
+    recognition.payload.delete(save=False)
+    earlier = Recognition.objects.filter(pk=recognition.pk).first()
+    if earlier is not None:  # else the record was removed meanwhile, and nothing is left that an answer could belong to
+        recognition.payload, recognition.finished_at = earlier.payload, earlier.finished_at
 
 
 def read_payload(recognition: Recognition) -> bytes | None:
@@ -66,4 +68,5 @@ def attempt_of(recognition: Recognition, *, duration_ms: int) -> Attempt:
         external_id=recognition.external_id,
         source_uri=recognition.source_uri,
         duration_ms=duration_ms,
+        submitted_at=recognition.submit_started_at,
     )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import environ
 
@@ -83,6 +83,12 @@ def _texts(value: object) -> tuple[str, ...]:
     raise ValueError("a list of texts (in the environment: separated by commas)")
 
 
+def _url(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value):
+        raise ValueError("an address such as https://example.org")
+    return value.rstrip("/")
+
+
 def _one_of(*choices: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         if value not in choices:
@@ -97,6 +103,11 @@ def _key(default: str | int | bool | list[str], parse: Callable[[Any], Any], hel
     return field(default_factory=lambda: parse(default), metadata={"written": default, "parse": parse, "help": help_text})
 
 
+def _secret(help_text: str) -> Any:
+    """A key that is read from the environment alone."""
+    return field(default="", repr=False, metadata={"written": "", "parse": _text, "help": help_text, "secret": True})
+
+
 # ---- sections -----------------------------------------------------------------------------------------------------------------------
 
 
@@ -105,7 +116,7 @@ class Web:
     allowed_hosts: tuple[str, ...] = _key(["localhost", "127.0.0.1", "[::1]"], _texts, "Host names under which the service is reached.")
     https: bool = _key(False, _truth, "A proxy in front speaks HTTPS and sets X-Forwarded-Proto: secure cookies, redirects, HSTS.")
     listen: str = _key("127.0.0.1", _text, "Address the web server listens on; the port is PORT of the environment (8000).")
-    threads: int = _key(8, _positive, "Requests served at once by the web server.")
+    threads: int = _key(32, _positive, "Requests served at once by the web server.")
     time_zone: str = _key("UTC", _text, "Time zone in which times are shown.")
     debug: bool = _key(False, _truth, "Show error details in the browser. Never where others can reach it.")
 
@@ -128,12 +139,16 @@ class Intake:
 
 @dataclass(frozen=True)
 class Audio:
-    channels: str = _key("mix", _one_of("mix", "separate"), "mix: one channel. separate: two channels stay apart, one speaker each.")
+    channels: Literal["mix", "separate"] = _key(
+        "mix", _one_of("mix", "separate"), "mix: one channel. separate: two channels stay apart, one speaker each."
+    )
 
 
 @dataclass(frozen=True)
 class Recognition:
-    provider: str = _key("whisper", _text, "Who recognizes new recordings: whisper, or the dotted path of a provider of your own.")
+    provider: str = _key(
+        "whisper", _text, "Who recognizes new recordings: whisper, speechkit, openai, or the dotted path of a provider of your own."
+    )
 
 
 @dataclass(frozen=True)
@@ -142,6 +157,35 @@ class Whisper:
         "base", _text, "base (comes with the installation), another faster-whisper model by name, or a folder that holds one."
     )
     threads: int = _key(0, _whole, "Processor threads of one worker. 0: the cores divided among the workers.")
+
+
+@dataclass(frozen=True)
+class SpeechKit:
+    stt_url: str = _key("https://stt.api.cloud.yandex.net", _url, "Address of the recognition API.")
+    operations_url: str = _key("https://operation.api.cloud.yandex.net", _url, "Address that tells how an operation stands.")
+    api_key: str = _secret("API key of the service account.")
+    model: str = _key("general", _text, "general, or deferred-general: cheaper, done within a day.")
+    language: str = _key("ru-RU", _text, "Language where a recording names none; auto: detected (without punctuation).")
+    speaker_labeling: bool = _key(False, _truth, "Tell two speakers of a mono recording apart.")
+    poll_interval: timedelta = _key("10s", parse_duration, "Time between two looks at one operation.")
+
+
+@dataclass(frozen=True)
+class Bucket:
+    endpoint_url: str = _key("https://storage.yandexcloud.net", _url, "Object storage from which SpeechKit reads recordings.")
+    region: str = _key("ru-central1", _text, "Its region.")
+    name: str = _key("", _text, "Name of the bucket.")
+    access_key_id: str = _secret("Key id of the service account's static key.")
+    secret_access_key: str = _secret("Secret of the static key.")
+    keep_source: bool = _key(False, _truth, "Keep the copy in the bucket once a record is done.")
+
+
+@dataclass(frozen=True)
+class OpenAI:
+    base_url: str = _key("https://api.openai.com/v1", _url, "Address of a server with /audio/transcriptions; yours, or OpenAI's.")
+    api_key: str = _secret("Key of that server, if it wants one.")
+    model: str = _key("whisper-1", _text, "Model by the server's name for it.")
+    paid: bool = _key(True, _truth, "Each request costs money, so one whose outcome is unknown is never repeated by itself.")
 
 
 @dataclass(frozen=True)
@@ -154,14 +198,17 @@ class Config:
     """Everything that can be set. `data` is the folder under which all that a start needs lives."""
 
     data: Path = Path("var")
-    database_url: str = ""
-    secret_key: str = ""
+    database_url: str = field(default="", repr=False)
+    secret_key: str = field(default="", repr=False)
     web: Web = field(default_factory=Web)
     pipeline: Pipeline = field(default_factory=Pipeline)
     intake: Intake = field(default_factory=Intake)
     audio: Audio = field(default_factory=Audio)
     recognition: Recognition = field(default_factory=Recognition)
     whisper: Whisper = field(default_factory=Whisper)
+    speechkit: SpeechKit = field(default_factory=SpeechKit)
+    bucket: Bucket = field(default_factory=Bucket)
+    openai: OpenAI = field(default_factory=OpenAI)
     log: Log = field(default_factory=Log)
 
 
@@ -172,6 +219,9 @@ SECTIONS: dict[str, type] = {
     "audio": Audio,
     "recognition": Recognition,
     "whisper": Whisper,
+    "speechkit": SpeechKit,
+    "bucket": Bucket,
+    "openai": OpenAI,
     "log": Log,
 }
 
@@ -234,6 +284,8 @@ def _section(name: str, section: type, written: dict[str, Any], env: Mapping[str
         variable = _variable(name, key)
         if variable in env:
             raw, source = env[variable], variable
+        elif key in written and spec.metadata.get("secret"):
+            raise ConfigError(f"{file_name}: [{name}] {key} is a secret: set {variable} in the environment instead.")
         elif key in written:
             raw, source = written[key], f"{file_name}: [{name}] {key}"
         else:
@@ -259,6 +311,9 @@ def example() -> str:
     for name, section in SECTIONS.items():
         lines += ["", f"[{name}]"]
         for key in fields(section):
+            if key.metadata.get("secret"):
+                lines.append(f"# {key.name}: in the environment alone, as {_variable(name, key.name)}. {key.metadata['help']}")
+                continue
             assert key.default is MISSING
             lines += [f"# {key.metadata['help']}", f"{key.name} = {_toml(key.metadata['written'])}"]
     return "\n".join(lines) + "\n"

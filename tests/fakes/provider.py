@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,9 @@ def payload_of(transcript: Transcript) -> bytes:
     return json.dumps(
         {
             "language": transcript.language,
-            "utterances": [[u.start_ms, u.end_ms, u.text, [[w.start_ms, w.end_ms, w.text] for w in u.words]] for u in transcript.utterances],
+            "utterances": [
+                [u.start_ms, u.end_ms, u.text, [[w.start_ms, w.end_ms, w.text] for w in u.words]] for u in transcript.utterances
+            ],
         }
     ).encode()
 
@@ -37,6 +39,7 @@ class ScriptedProvider:
     costs_money: bool = False
     model: str = "parrot"
     limits: Limits = field(default_factory=Limits)
+    paces: dict[str, float] = field(default_factory=dict)
     submissions: list[str | BaseException] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=lambda: [payload_of(HELLO)])
     calls: list[str] = field(default_factory=list)
@@ -78,9 +81,8 @@ class ScriptedProvider:
         except (ValueError, KeyError) as error:
             raise Transient("answer_unreadable", "The answer could not be read.") from error
 
+    def remove_source(self, source_uri: str) -> None:
+        self.calls.append("remove_source")
 
-def script(*answers: Answer) -> list[Answer]:
-    return list(answers)
-
-
-Answers = Iterable[Answer]
+    def remove_result(self, external_id: str) -> None:
+        self.calls.append("remove_result")

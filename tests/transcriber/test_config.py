@@ -6,9 +6,10 @@ import os
 import subprocess
 import sys
 import tomllib
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import Field, FrozenInstanceError, fields
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,6 +195,23 @@ def test_a_secret_in_the_file_is_refused_without_being_repeated(tmp_path: Path, 
 # ---- config.example.toml ------------------------------------------------------------------------------------------------------------
 
 
+def is_secret(key: Field[Any]) -> bool:
+    return bool(key.metadata.get("secret"))
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [(name, key.name) for name, section in SECTIONS.items() for key in fields(section) if is_secret(key)]
+)
+def test_a_secret_comes_from_the_environment_alone_and_is_never_shown(tmp_path: Path, section: str, key: str) -> None:
+    variable = f"TRANSCRIBER_{section}_{key}".upper()
+    message = refusal(tmp_path, f'[{section}]\n{key} = "hush-hush"\n')
+    assert variable in message
+    assert "hush" not in message
+    config = read(tmp_path, "", **{variable: "hush-hush"})
+    assert getattr(getattr(config, section), key) == "hush-hush"
+    assert "hush" not in repr(config)
+
+
 def test_the_example_in_the_repository_is_current() -> None:
     assert (ROOT / "config.example.toml").read_text() == example(), "run: .venv/bin/python -m transcriber.config > config.example.toml"
 
@@ -201,7 +219,7 @@ def test_the_example_in_the_repository_is_current() -> None:
 def test_the_example_holds_every_key_with_its_default(tmp_path: Path) -> None:
     written = tomllib.loads(example())
     assert {name: set(keys) for name, keys in written.items()} == {
-        name: {key.name for key in fields(section)} for name, section in SECTIONS.items()
+        name: {key.name for key in fields(section) if not is_secret(key)} for name, section in SECTIONS.items()
     }
     assert read(tmp_path, example()) == Config(data=tmp_path / "var")
 
@@ -210,7 +228,11 @@ def test_the_example_explains_every_key_and_variable() -> None:
     text = example()
     for section in SECTIONS.values():
         for key in fields(section):
-            assert f"# {key.metadata['help']}\n{key.name} = " in text
+            if is_secret(key):
+                assert f"# {key.name}: in the environment alone" in text
+                assert f"\n{key.name} = " not in text
+            else:
+                assert f"# {key.metadata['help']}\n{key.name} = " in text
     for variable in ENVIRONMENT_ONLY:
         assert f"#   {variable}: " in text
 
