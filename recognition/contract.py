@@ -143,8 +143,11 @@ class Provider(Protocol):
     def poll(self, attempt: Attempt, heartbeat: Heartbeat) -> Pending | bytes:
         """The raw answer once there is one. A local engine works in here."""
 
-    def parse(self, payload: bytes) -> Transcript:
-        """The raw answer as a transcript. Pure: no network, no clock, no rows. Raises :class:`Transient` on bytes that are no whole answer."""
+    def parse(self, payload: bytes, options: Mapping[str, Any]) -> Transcript:
+        """The raw answer, of a recognition with these options, as a transcript. Pure: no network, no clock, no rows.
+
+        Raises :class:`Transient` on bytes that are no whole answer.
+        """
 
     def remove_source(self, source_uri: str) -> None:
         """Remove the copy of the audio that `upload` made for this provider. Idempotent; nothing to do where there is none of its own."""
@@ -181,6 +184,11 @@ class Transient(ProviderError):
 
 
 @dataclass
+class NotAccepted(Transient):
+    """A submission that for certain never reached the provider (no connection could be made): it may be made again."""
+
+
+@dataclass
 class Busy(ProviderError):
     """The provider asks to come back later (429). Not a failure."""
 
@@ -204,6 +212,7 @@ __all__ = [
     "Heartbeat",
     "Limits",
     "Misconfigured",
+    "NotAccepted",
     "OutcomeUnknown",
     "Pending",
     "Provider",

@@ -71,7 +71,7 @@ class ScriptedProvider:
             return answer(heartbeat)
         return answer
 
-    def parse(self, payload: bytes) -> Transcript:
+    def parse(self, payload: bytes, options: Mapping[str, Any]) -> Transcript:
         try:
             read = json.loads(payload)
             return Transcript(

@@ -24,7 +24,7 @@ def poll(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint, n
             return Postpone(timedelta(seconds=answer.ask_again_in))
         raw = answer
         recognitions.keep_payload(recognition, raw, now=checkpoint.clock())  # first: it can't be asked for again
-    return Advance(links=rows_of(provider.parse(raw)))
+    return Advance(links=rows_of(provider.parse(raw, recognition.options)))
 
 
 def rows_of(transcript: Transcript) -> dict[str, Structure | Text]:

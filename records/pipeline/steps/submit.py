@@ -7,7 +7,7 @@ from django.core.files.storage import default_storage
 
 from recognition import operations as recognitions
 from recognition import registry
-from recognition.contract import Audio, Busy, Misconfigured, OutcomeUnknown, Provider, Refused
+from recognition.contract import Audio, Busy, Misconfigured, NotAccepted, OutcomeUnknown, Provider, Refused
 from recognition.sources import local_copy
 from records.models import AudioRecord
 from records.pipeline.heartbeat import Checkpoint, Heartbeat
@@ -37,7 +37,7 @@ def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint,
         return _unconfirmed()
     try:
         external_id = provider.submit(recognition.source_uri, recognition.options)
-    except (Refused, Busy, Misconfigured):  # for certain not accepted
+    except (Refused, Busy, Misconfigured, NotAccepted):  # for certain not accepted
         recognitions.take_mark_off(recognition, now=checkpoint.clock())
         raise
     except OutcomeUnknown:
