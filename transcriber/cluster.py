@@ -27,8 +27,10 @@ from transcriber.seats import Counter, Flag, housekeeping_begun, housekeeping_en
 
 logger = logging.getLogger(__name__)
 
-STOP_WITHIN_S = 7.0
-"""A step that is told to stop and can't be reached is ended after 3 s (`Heartbeat.GRACE`)."""
+STOP_WITHIN_S = 6.5
+"""For running steps. One that can't be reached ends its process after 3 s (`Heartbeat.GRACE`)."""
+TIDY_WITHIN_S = 1.0
+"""For the other processes, which hold nothing that could be lost."""
 GUARD_EVERY_S = 0.2
 SCHEDULES_EVERY_S = 30.0
 LOOK_EVERY_S = 1.0
@@ -48,6 +50,10 @@ class Sentinel(django_q_cluster.Sentinel):  # type: ignore[misc]
         # Children inherit this: a SIGTERM to the whole group must not kill a step, the main process tells everybody in good order.
         signal.signal(signal.SIGTERM, _do_nothing)
         self.start()
+
+    def spawn_process(self, target: Any, *arguments: Any) -> Any:
+        with processes.naming_forks(f"q-{target.__name__}"):
+            return super().spawn_process(target, *arguments)
 
     def guard(self) -> None:
         self.start_event.set()
@@ -122,17 +128,20 @@ class Main:
         self.sentinel = multiprocessing.Process(target=Sentinel, args=(started,), name="sentinel")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        self.sentinel.start()
+        processes.name_process("q-main")
+        with processes.naming_forks("q-sentinel"):
+            self.sentinel.start()
         fault = self._watch()
         if fault:
             logger.error("the cluster must be started again: %s", fault)
             stop.set()
-            self._wait(lambda: len(seats.free()) == seats.number)
         else:
             logger.info("stopping")
-            self._wait(lambda: not self.sentinel.is_alive())
-        if self.sentinel.is_alive() and not fault:
-            logger.warning("not everything stopped in time; killing what is left")
+        self._wait(lambda: len(seats.free()) == seats.number, STOP_WITHIN_S)
+        if not fault:
+            self._wait(lambda: not self.sentinel.is_alive(), TIDY_WITHIN_S)
+        if left := len(seats.free()) - seats.number:
+            logger.warning("%d steps could not be ended in time; their workers are killed", -left)
         processes.kill_descendants()
         logger.info("stopped")
         return processes.RESTART if fault else os.EX_OK
@@ -141,9 +150,9 @@ class Main:
         self._signals += 1
         stop.set()
 
-    def _wait(self, is_done: Callable[[], bool]) -> None:
+    def _wait(self, is_done: Callable[[], bool], seconds: float) -> None:
         """For the end of what is under way, unless it takes too long or somebody is in a hurry."""
-        deadline = time.monotonic() + STOP_WITHIN_S
+        deadline = time.monotonic() + seconds
         while not is_done() and time.monotonic() < deadline and self._signals < 2:
             time.sleep(0.05)
 
@@ -171,7 +180,8 @@ class Main:
         while True:
             free = seats.free()
             unfilled = [unfilled[seat] + 1 if seat in free else 0 for seat in range(seats.number)]
-            if not is_ready and not free and guard_rounds.value:
+            # Once a task was taken as well, everything has been seen at work.
+            if not is_ready and not free and housekeeping_begun.value:
                 is_ready = True
                 logger.info(_ready(seats.number))
             at_it = housekeeping_begun.value > housekeeping_ended.value

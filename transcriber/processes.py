@@ -7,16 +7,18 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 RESTART = os.EX_TEMPFAIL
 """Exit status of a cluster that can't go on and would work again after a fresh start."""
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
 
 _forking = 0
+_named = ""
 
 
 def die_with(parent: int) -> None:
@@ -32,12 +34,35 @@ def die_with(parent: int) -> None:
 
 def forks_die_with_us() -> None:
     """From here on every fork of this process, and every fork of theirs, ends with its parent."""
-    os.register_at_fork(before=_remember_parent, after_in_child=lambda: die_with(_forking))
+    os.register_at_fork(before=_remember_parent, after_in_child=_in_child)
 
 
 def _remember_parent() -> None:
     global _forking
     _forking = os.getpid()
+
+
+def _in_child() -> None:
+    die_with(_forking)
+    if _named:
+        name_process(_named)
+
+
+def name_process(name: str) -> None:
+    """What `ps -o comm` and `top` show of this process; at most 15 characters."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
+@contextmanager
+def naming_forks(name: str) -> Iterator[None]:
+    """The processes that are forked meanwhile bear that name, and so do theirs."""
+    global _named
+    former, _named = _named, name
+    try:
+        yield
+    finally:
+        _named = former
 
 
 def tied_to_us() -> Callable[[], None]:

@@ -27,6 +27,7 @@ from django.utils import timezone
 from django_q.signing import SignedPackage
 
 from records.pipeline.dispatch import Worker
+from transcriber import processes
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,8 @@ class Seats:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process lives
+        with tempfile.TemporaryFile() as file:
+            self._file = os.dup(file.fileno())  # open as long as the process lives
         self._offered_at = _fork.RawArray(ctypes.c_double, max(number, 1))
         self._pids = _fork.RawArray(ctypes.c_long, max(number, 1))
 
@@ -194,6 +196,7 @@ def sit(seat: int) -> None:
     """Work on records until the cluster stops or this process is due to be replaced. Returns at once if the seat is taken."""
     if not seats.take(seat):
         return
+    processes.name_process(f"q-seat-{seat}")
     try:
         _work(os.getppid())
     finally:
