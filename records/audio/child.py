@@ -45,6 +45,8 @@ def run(
     `on_output` and `on_message` get the lines of stdout and stderr as they come. `beat` is called at least every half second.
     Whatever any of the three raises ends the whole process group at once and comes through. Raises AudioFailed:
     `timeout` past `limits.wall_s`, `ffmpeg_missing` when the program cannot be started.
+
+    Linux ends the program when the calling thread ends, not only the process; that thread waits here all the while.
     """
     deadline = time.monotonic() + limits.wall_s
     numbers = [os.getpid(), limits.cpu_s or 2 * limits.wall_s, limits.file_bytes, limits.memory_bytes]

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -68,7 +69,7 @@ class Sound:
 def normalized(tmp_path: Path) -> Callable[..., tuple[Normalized, Path]]:
     """Normalize a file with a beat that does nothing; what came out and where."""
 
-    def run(source: Path, *, channels: str = "mix", max_duration_s: float = 3600) -> tuple[Normalized, Path]:
+    def run(source: Path, *, channels: Literal["mix", "separate"] = "mix", max_duration_s: float = 3600) -> tuple[Normalized, Path]:
         folder = tmp_path / "out"
         folder.mkdir(exist_ok=True)
         target = folder / f"{len(list(folder.iterdir()))}.ogg"

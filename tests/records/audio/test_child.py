@@ -297,8 +297,9 @@ def test_no_core_file_and_a_moment_to_end_by_itself(tmp_path: Path):
 def _is_gone(pid: int) -> bool:
     try:
         process = psutil.Process(pid)
-        return process.wait(GONE_WITHIN_S) is not None or process.status() == psutil.STATUS_ZOMBIE
+        process.wait(GONE_WITHIN_S)
+        return True
     except psutil.NoSuchProcess:
         return True
     except psutil.TimeoutExpired:
-        return process.status() == psutil.STATUS_ZOMBIE
+        return bool(process.status() == psutil.STATUS_ZOMBIE)

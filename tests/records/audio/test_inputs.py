@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_recording_is_treated_as_expected(
         assert any(_matches(sound, expectation, said) for said in expectation.said_options)
 
 
-def _matches(sound: Sound, expectation: Expectation, said: tuple[dict, ...]) -> bool:
+def _matches(sound: Sound, expectation: Expectation, said: tuple[dict[str, Any], ...]) -> bool:
     """Sound in each span, and none before, between and after them."""
     slack = expectation.slack_s
     edges = [0.0]

@@ -179,7 +179,8 @@ def test_first_track_that_can_be_decoded_is_used(binary: str, tmp_path: Path, no
     first = write_wav(tmp_path / "first.wav", tone(1) + silence(1))
     second = write_wav(tmp_path / "second.wav", silence(1) + tone(1))
     source = make(
-        *(tmp_path / "two.mka", "-i", first, "-i", second, "-map", "0", "-map", "1", "-c:a", "flac"),
+        tmp_path / "two.mka",
+        *("-i", first, "-i", second, "-map", "0", "-map", "1", "-c:a", "flac"),
         *("-disposition:a:0", "0", "-disposition:a:1", "default"),
     )
 
@@ -240,7 +241,9 @@ def test_sound_that_changes_its_form_goes_on(binary: str, tmp_path: Path, normal
 
 def test_late_sound_that_changes_its_form_stays_late(binary: str, tmp_path: Path, normalized: Run):
     source = make(
-        *(tmp_path / "late.mkv", *picture(7), "-itsoffset", "2", "-i", _two_forms(tmp_path)),
+        tmp_path / "late.mkv",
+        *picture(7),
+        *("-itsoffset", "2", "-i", str(_two_forms(tmp_path))),
         *("-map", "0", "-map", "1", "-c:v", "mpeg4", "-c:a", "copy"),
     )
 
