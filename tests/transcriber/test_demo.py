@@ -148,14 +148,14 @@ class Screen:
 def test_on_a_terminal_the_bar_moves_in_its_line() -> None:
     screen = Screen(terminal=True)
     display = Display(screen)
-    display.progress("submitted", 0.0)
-    display.progress("submitted", 0.5)
-    display.progress("done", 1.0)
+    display.progress("submitted", 0.0, 0.0)
+    display.progress("submitted", 0.5, 7.2)
+    display.progress("done", 1.0, 9.0)
 
     assert [part for part in screen.text.split("\r\x1b[K") if part] == [
         "  submitted\n",
-        f"  {'░' * 30}   0%",
-        f"  {'█' * 15}{'░' * 15}  50%",
+        f"  {'░' * 30}   0%    0 s",
+        f"  {'█' * 15}{'░' * 15}  50%    7 s",
         "  done\n",
     ]
 
@@ -164,6 +164,6 @@ def test_elsewhere_a_state_is_a_line() -> None:
     screen = Screen(terminal=False)
     display = Display(screen)
     for state, fraction in (("submitted", 0.0), ("submitted", 0.5), ("done", 1.0)):
-        display.progress(state, fraction)
+        display.progress(state, fraction, 1.0)
 
     assert screen.text == "  submitted\n  done\n"

@@ -86,13 +86,14 @@ def demo(folder: Path, display: Display) -> None:
 
 def follow(service: Service, record: str, token: str, display: Display) -> None:
     """Show how the record goes on until it is done."""
-    seen, since = None, time.monotonic()
+    seen, began = None, time.monotonic()
+    since = began
     while True:
         poll = json.loads(service.get(f"/api/v1/records/{record}/", token))
         trouble = poll["error"] or poll["waiting_for"]  # the service would try again; a demo is over
         if trouble:
             raise DemoFailed(f"at {poll['status']}: {trouble['message']}")
-        display.progress(poll["status"], poll["progress"])
+        display.progress(poll["status"], poll["progress"], time.monotonic() - began)
         if poll["status"] == "done":
             return
         if (poll["status"], poll["progress"]) != seen:

@@ -30,13 +30,13 @@ class Display:
         self._out.flush()
         self._bar = False
 
-    def progress(self, state: str, fraction: float) -> None:
-        """How far the work is: the state reached, and 0 to 1 of the step at work."""
+    def progress(self, state: str, fraction: float, seconds: float) -> None:
+        """How far the work is: the state reached, 0 to 1 of the step at work, and the seconds since all of it began."""
         if state != self._state:
             self._state = state
             self.line(f"  {state}")
         if self._moving and state != "done":
             full = round(WIDTH * min(max(fraction, 0.0), 1.0))
-            self._out.write(f"\r\033[K  {'█' * full}{'░' * (WIDTH - full)} {fraction:4.0%}")
+            self._out.write(f"\r\033[K  {'█' * full}{'░' * (WIDTH - full)} {fraction:4.0%} {seconds:4.0f} s")
             self._out.flush()
             self._bar = True
