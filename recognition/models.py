@@ -47,3 +47,28 @@ class Recognition(models.Model):
 
     def __str__(self) -> str:
         return f"{self.provider} {self.pk}"
+
+
+class ProviderGate(models.Model):
+    """What all workers of all machines must know before they call a provider: one row for each provider and kind of call.
+
+    The row of kind "" carries the pause of the provider as a whole.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    created = models.DateTimeField(default=timezone.now, editable=False)
+    updated = models.DateTimeField(default=timezone.now, editable=False)
+    provider = models.CharField(max_length=200)
+    kind = models.CharField(max_length=32, blank=True)
+    next_at = models.DateTimeField(null=True, blank=True, help_text="The next slot that nobody has taken.")
+    booked_until = models.DateTimeField(null=True, blank=True, help_text="Up to here slots have been promised to records that wait.")
+    paused_until = models.DateTimeField(null=True, blank=True, help_text="Until then nobody calls; then one tries.")
+    pause_code = models.CharField(max_length=64, blank=True)
+    pause_text = models.CharField(max_length=1000, blank=True)
+
+    class Meta:
+        db_table = "provider_gates"
+        constraints = [models.UniqueConstraint(fields=["provider", "kind"], name="provider_gates_once")]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.kind}"

@@ -14,6 +14,7 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 
 from recognition.contract import Busy, Misconfigured, OutcomeUnknown, Refused, Transient
+from recognition.operations.gates import PROBE_EVERY
 from records import audio
 from records.delivery import Finished, deliver
 from records.models import AudioRecord, File
@@ -27,8 +28,6 @@ from records.pipeline.transitions import Rules, Run
 from records.states import FINAL, HaltReason
 
 logger = logging.getLogger(__name__)
-
-PROBE_MISCONFIGURED = timedelta(minutes=3)
 
 
 def configured_rules() -> Rules:
@@ -120,7 +119,7 @@ class Worker:
                 self._write(run, Postpone(timedelta(seconds=error.retry_after), foreign=True, code=error.code, text=error.message))
             case Misconfigured():
                 logger.error("the provider does not work for us: %s", error)
-                self._write(run, Postpone(PROBE_MISCONFIGURED, foreign=True, code=error.code, text=error.message))
+                self._write(run, Postpone(PROBE_EVERY, foreign=True, paced=True, code=error.code, text=error.message))
             case audio.AudioFailed() | Transient() | OutcomeUnknown():
                 self._fail(run, error.code, error.message)
             case FileNotFoundError():

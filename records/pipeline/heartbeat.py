@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -45,6 +46,7 @@ class Heartbeat:
     TICK = 0.2
     PROGRESS_EVERY = timedelta(seconds=2)
     GRACE = timedelta(seconds=3)
+    LONGEST_GRACE = timedelta(seconds=6)
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class Heartbeat:
         self._ends_at = now + deadline
         self._renewed_at = now
         self._progress = self._shown = 0.0
+        self._grace = self.GRACE
         self._reason: Interrupted | None = None
         self._reason_since: datetime | None = None
         self._ended = threading.Event()
@@ -80,6 +83,15 @@ class Heartbeat:
             self._interrupt(Stopping())
         if self._reason is not None:
             raise self._reason
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """Around a call that is better waited for than broken off, as far as a stop within seconds allows: one that is paid for."""
+        self._grace = self.LONGEST_GRACE
+        try:
+            yield
+        finally:
+            self._grace = self.GRACE
 
     # ---- the thread ---------------------------------------------------------------------------------------------------------------------
 
@@ -113,7 +125,7 @@ class Heartbeat:
                 self._renew(now)
         if self._reason is None or self._reason_since is None or self._last_resort is None:
             return
-        if now - self._reason_since >= self.GRACE and not self._ended.is_set():
+        if now - self._reason_since >= self._grace and not self._ended.is_set():
             self._last_resort(self._reason)
 
     def _interrupt(self, reason: Interrupted) -> None:

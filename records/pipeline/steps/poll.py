@@ -9,6 +9,7 @@ from records import formats
 from records.models import AudioRecord, Structure, Text, TextKind
 from records.pipeline.heartbeat import Checkpoint, Heartbeat
 from records.pipeline.outcomes import Advance, Outcome, Postpone
+from records.pipeline.steps.provider_call import NotNow, call
 
 
 def poll(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint, now: datetime) -> Outcome:
@@ -19,7 +20,11 @@ def poll(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint, n
     raw = recognitions.read_payload(recognition)
     if raw is None:
         duration_ms = (record.normalized_file.duration_ms if record.normalized_file else None) or 0
-        answer = provider.poll(recognitions.attempt_of(recognition, duration_ms=duration_ms), heartbeat)
+        try:
+            with call(provider, "poll", record=record, heartbeat=heartbeat, clock=checkpoint.clock):
+                answer = provider.poll(recognitions.attempt_of(recognition, duration_ms=duration_ms), heartbeat)
+        except NotNow as wait:
+            return wait.outcome
         if isinstance(answer, Pending):
             return Postpone(timedelta(seconds=answer.ask_again_in))
         raw = answer

@@ -8,10 +8,12 @@ from django.core.files.storage import default_storage
 from recognition import operations as recognitions
 from recognition import registry
 from recognition.contract import Audio, Busy, Misconfigured, NotAccepted, OutcomeUnknown, Provider, Refused
+from recognition.models import Recognition
 from recognition.sources import local_copy
 from records.models import AudioRecord
 from records.pipeline.heartbeat import Checkpoint, Heartbeat
 from records.pipeline.outcomes import Advance, Halt, Outcome
+from records.pipeline.steps.provider_call import NotNow, call
 from records.states import HaltReason
 
 
@@ -30,22 +32,33 @@ def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint,
     if recognition.external_id:
         return Advance()
     _check_limits(provider, audio)
-    if not recognition.source_uri:
-        checkpoint.write(recognition, source_uri=provider.upload(audio))
-    heartbeat.beat()
-    if provider.costs_money and not checkpoint.mark_submission(recognition):
-        return _unconfirmed()
     try:
-        external_id = provider.submit(recognition.source_uri, recognition.options)
-    except (Refused, Busy, Misconfigured, NotAccepted):  # for certain not accepted
-        recognitions.take_mark_off(recognition, now=checkpoint.clock())
-        raise
+        if not recognition.source_uri:
+            with call(provider, "upload", record=record, heartbeat=heartbeat, clock=checkpoint.clock):
+                source_uri = provider.upload(audio)
+            checkpoint.write(recognition, source_uri=source_uri)
+        with call(provider, "submit", record=record, heartbeat=heartbeat, clock=checkpoint.clock):
+            if provider.costs_money and not checkpoint.mark_submission(recognition):
+                return _unconfirmed()
+            with heartbeat.unhurried():
+                external_id = _submit(provider, recognition, checkpoint)
+    except NotNow as wait:
+        return wait.outcome
     except OutcomeUnknown:
         if provider.costs_money:
             return _unconfirmed()
         raise
     recognitions.keep_external_id(recognition, external_id, now=checkpoint.clock())
     return Advance()
+
+
+def _submit(provider: Provider, recognition: Recognition, checkpoint: Checkpoint) -> str:
+    """The call that may cost money. What is refused for certain takes the mark off again."""
+    try:
+        return provider.submit(recognition.source_uri, recognition.options)
+    except (Refused, Busy, Misconfigured, NotAccepted):
+        recognitions.take_mark_off(recognition, now=checkpoint.clock())
+        raise
 
 
 def _unconfirmed() -> Halt:

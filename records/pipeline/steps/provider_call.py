@@ -1,0 +1,44 @@
+"""What every step does before and around a call to a provider."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from recognition.contract import Provider
+from recognition.operations import gates
+from recognition.operations.gates import Wait
+from records.models import AudioRecord
+from records.pipeline.heartbeat import Clock, Heartbeat
+from records.pipeline.outcomes import Postpone
+
+SLEEP_S = 0.05
+
+
+class NotNow(Exception):
+    """The call may not be made now: `outcome` says when to come back, and why."""
+
+    def __init__(self, wait: Wait) -> None:
+        self.outcome = Postpone(wait.delay, foreign=True, paced=True, code=wait.code, text=wait.text)
+        super().__init__(wait.code)
+
+
+@contextmanager
+def call(provider: Provider, kind: str, *, record: AudioRecord, heartbeat: Heartbeat, clock: Clock) -> Iterator[None]:
+    """Around a call of that kind: raises NotNow where the provider is paused or its quota is used up; else comes in when it is our turn."""
+    if wait := gates.pause_of(provider, now=clock()):
+        raise NotNow(wait)
+    has_booked = record.error_code == gates.WAITING_FOR_SLOT
+    while True:
+        slot = gates.take_slot(provider, kind, has_booked=has_booked, now=clock())
+        if isinstance(slot, Wait):
+            raise NotNow(slot)
+        while (left := slot - clock()) > timedelta(0):
+            heartbeat.beat()
+            time.sleep(min(left.total_seconds(), SLEEP_S))
+        if clock() - slot <= gates.LATE:
+            break
+    with gates.watched(provider, now=clock()):
+        yield
