@@ -72,3 +72,23 @@ class ProviderGate(models.Model):
 
     def __str__(self) -> str:
         return f"{self.provider} {self.kind}"
+
+
+class ProviderRemoval(models.Model):
+    """What is still to be removed at a provider; worked off by the housekeeping, so that a provider that is away loses us nothing."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    created = models.DateTimeField(default=timezone.now, editable=False)
+    updated = models.DateTimeField(default=timezone.now, editable=False)
+    provider = models.CharField(max_length=200)
+    source_uri = models.CharField(max_length=1000, blank=True, help_text="The copy of the audio that was made for the provider.")
+    external_id = models.CharField(max_length=200, blank=True, help_text="The operation whose result it keeps.")
+    attempts = models.PositiveIntegerField(default=0)
+    delay_time = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        db_table = "provider_removals"
+        indexes = [models.Index(fields=["delay_time"], name="provider_removals_due")]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.pk}"

@@ -44,3 +44,4 @@ class EventOutcome(TextChoices):
     HALTED = "halted"
     RESUMED = "resumed"
     RESTARTED = "restarted"
+    REBUILT = "rebuilt"  # text and structure made anew from the saved answer

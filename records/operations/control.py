@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.core.files.storage import default_storage
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
@@ -76,6 +76,38 @@ def halt(records: QuerySet[AudioRecord], *, by: By, now: datetime) -> Report:
         by=by,
         now=now,
     )
+
+
+class NotUnconfirmed(Exception):
+    """The record does not stand for want of an answer."""
+
+
+class IdKnownElsewhere(Exception):
+    """That operation belongs to another recognition already."""
+
+
+def confirm_submission(record: AudioRecord, *, external_id: str | None, by: By, now: datetime) -> None:
+    """Answer for a paid submission whose outcome was unknown, and let the record go on.
+
+    With the operation's id it is polled; with None it is submitted again, as a new recognition that is paid for (the old one stays as history).
+    Raises NotUnconfirmed, IdKnownElsewhere.
+    """
+    with transaction.atomic():
+        held = AudioRecord.objects.select_for_update(of=("self",)).filter(pk=record.pk, halt_reason=HaltReason.UNCONFIRMED)
+        current = held.first()
+        if current is None or current.recognition_id is None:
+            raise NotUnconfirmed
+        if external_id is None:
+            columns, text = {"recognition_id": None}, "to be submitted again, as a new paid recognition"
+        else:
+            columns, text = {}, "the operation's id was entered"
+            try:
+                with transaction.atomic():
+                    Recognition.objects.filter(pk=current.recognition_id, external_id="").update(external_id=external_id, updated=now)
+            except IntegrityError as error:
+                raise IdKnownElsewhere from error
+        held.update(**_fresh(now), **columns, state_entered_at=now)
+        _journal([(current.pk, STAGES[current.state].name, text)], EventOutcome.RESUMED, by=by, now=now)
 
 
 def restart(records: QuerySet[AudioRecord], state: State, *, by: By, now: datetime) -> Report:

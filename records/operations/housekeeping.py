@@ -11,10 +11,11 @@ from pathlib import Path
 
 from django.core.files.storage import Storage, default_storage
 
+from recognition.models import Recognition
+from recognition.operations import work_off_removals
 from records.models import AudioRecord, File
 from records.pipeline.scratch import scratch_root
 from records.storage import INCOMING
-from recognition.models import Recognition
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ def sweep(*, now: datetime, shard: int | None = None) -> int:
     shard = int(now.timestamp() // 60) % SHARDS if shard is None else shard
     for folder, known in ((f"records/{shard:02x}", _known_files), (f"payloads/{shard:02x}", _known_payloads)):
         removed += _remove_orphans(default_storage, folder, known, now=now)
+    work_off_removals(now=now)
     if removed:
         logger.info("housekeeping removed %d left-over files", removed)
     return removed

@@ -10,8 +10,10 @@ from functools import partial
 from django.core.files.storage import default_storage
 from django.db import transaction
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from recognition.models import Recognition
+from recognition.operations import request_removal
 from records.models import AudioRecord, File, Structure, Text
 
 logger = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ def _remove(found: QuerySet[AudioRecord]) -> bool:
     attempts = Recognition.objects.select_for_update().filter(record=record)
     files = File.objects.filter(pk__in=[record.original_file_id, record.normalized_file_id])
     names = [str(attempt.payload.name) for attempt in attempts if attempt.payload] + list(files.values_list("location", flat=True))
+    request_removal((attempt for attempt in attempts if _is_elsewhere(attempt, names)), now=timezone.now())
     found.update(recognition=None)  # record and attempt lead to each other
     found.delete()
     files.delete()
@@ -45,6 +48,11 @@ def _remove(found: QuerySet[AudioRecord]) -> bool:
     transaction.on_commit(partial(_remove_files, names, record.folder))
     logger.info("record %s removed", record.pk)
     return True
+
+
+def _is_elsewhere(attempt: Recognition, names: Iterable[str]) -> bool:
+    """Whether the provider has something of its own, other than the record's files."""
+    return bool(attempt.source_uri) and attempt.source_uri not in names
 
 
 def _remove_files(names: Iterable[str], folder: str) -> None:

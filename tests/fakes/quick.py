@@ -20,6 +20,7 @@ class QuickProvider:
     costs_money = False
     model = "quick"
     limits = Limits()
+    paces: Mapping[str, float] = {}
 
     def options(self, *, language: str, channels: int) -> dict[str, Any]:
         return {"language": language, "channels": channels}
@@ -42,5 +43,11 @@ class QuickProvider:
             time.sleep(left)
         return PAYLOAD
 
-    def parse(self, payload: bytes) -> Transcript:
+    def parse(self, payload: bytes, options: Mapping[str, Any]) -> Transcript:
         return Transcript(language="en", utterances=(Utterance(0, 500, "Quick.", words=(Word(0, 500, "Quick."),)),))
+
+    def remove_source(self, source_uri: str) -> None:
+        pass
+
+    def remove_result(self, external_id: str) -> None:
+        pass
