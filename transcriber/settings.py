@@ -177,6 +177,7 @@ REST_FRAMEWORK = {
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "records.api.negotiation.AnswersJson",
     "DEFAULT_PARSER_CLASSES": ["records.api.negotiation.Json"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_METADATA_CLASS": None,  # OPTIONS tells nothing that the specification does not
     "DEFAULT_PAGINATION_CLASS": "records.api.pagination.CursorPages",
     "DEFAULT_SCHEMA_CLASS": "drf_standardized_errors.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",

@@ -22,7 +22,7 @@ from tests.records.api.forms import RECORDS, form, part, post
 
 pytestmark = pytest.mark.django_db
 
-METHODS = ("get", "head", "post", "put", "patch", "delete")
+METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 
 
 def routes(resolver: URLResolver, prefix: str = "") -> dict[str, str]:
