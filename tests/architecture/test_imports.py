@@ -43,7 +43,7 @@ def test_the_contracts_hold() -> None:
 @pytest.mark.parametrize(
     ("contract", "module", "line"),
     [
-        ("Apps: ", "recognition/operations.py", "import records.states"),
+        ("Apps: ", "recognition/models.py", "import records.states"),
         ("Inside an app: ", "records/models/file.py", "import records.pipeline.acquire"),
         ("Inside the pipeline: ", "records/pipeline/acquire.py", "import records.pipeline.dispatch"),
         ("Steps never touch the queue", "records/pipeline/steps/poll.py", "import records.pipeline.transitions"),

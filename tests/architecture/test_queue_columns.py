@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 import pytest
+from django.apps import apps
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("transcriber", "records", "recognition", "topics")
@@ -38,7 +39,7 @@ SQL = re.compile(r"\b(UPDATE\s+\"?|INTO\s+\"?)audio_records\b", re.IGNORECASE)
 pytestmark = pytest.mark.no_database
 
 
-def writes(source: str, *, is_model: bool = False) -> Iterator[tuple[int, str]]:
+def writes(source: str, *, is_model: bool = False, columns: Set[str] = frozenset(COLUMNS)) -> Iterator[tuple[int, str]]:
     """Line and column of each place that changes a queue column of an existing record. What makes a record may say how it begins."""
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -49,7 +50,7 @@ def writes(source: str, *, is_model: bool = False) -> Iterator[tuple[int, str]]:
             case ast.Call(func=ast.Name("setattr"), args=[_, ast.Constant(value=str(column)), _]) if column in COLUMNS:
                 yield node.lineno, column
             case ast.Call(func=ast.Attribute(attr=method) | ast.Name(id=method)) if method in UPDATES:
-                yield from ((node.lineno, name) for name in named(node) if name in COLUMNS)
+                yield from ((node.lineno, name) for name in named(node) if name in columns)
             case ast.Constant(value=str(text)) if SQL.search(text):
                 yield node.lineno, "SQL"
 
@@ -88,9 +89,16 @@ def modules() -> list[str]:
     return sorted(str(path) for path in paths if "migrations" not in path.parts)
 
 
+def columns_in(module: str) -> Set[str]:
+    """In apps that know no record, a column of a table of their own may have the same name."""
+    app = module.partition("/")[0]
+    own = apps.get_app_config(app).get_models() if app in ("recognition", "topics") else ()
+    return COLUMNS - {field.name for model in own for field in model._meta.get_fields()}
+
+
 @pytest.mark.parametrize("module", [module for module in modules() if module not in WRITERS])
 def test_no_other_module_writes_a_queue_column(module: str) -> None:
-    assert list(writes((ROOT / module).read_text(), is_model=module == MODEL)) == []
+    assert list(writes((ROOT / module).read_text(), is_model=module == MODEL, columns=columns_in(module))) == []
 
 
 @pytest.mark.parametrize("module", sorted(WRITERS))
