@@ -39,4 +39,4 @@ def post(client: APIClient, body: bytes, *, announced: int | None = None, conten
         "CONTENT_LENGTH": str(len(body) if announced is None else announced),
         **headers,
     }
-    return client.generic("POST", RECORDS, body, content_type=content_type, **extra)
+    return client.generic("POST", RECORDS, body, content_type=content_type, **extra)  # type: ignore[arg-type]  # bytes are taken as well

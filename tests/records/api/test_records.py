@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from records.models import AudioRecord, RecordEvent, Structure
+from records.models import AudioRecord, RecordEvent, Structure, Text
 from records.operations import control
 from records.operations.control import By
 from records.states import HaltReason, Origin, State
@@ -105,7 +105,7 @@ def test_a_waiting_record_says_what_for_and_when_to_ask_again(api, anna, now, cl
 
     def retry_after(**columns) -> str:
         AudioRecord.objects.filter(pk=record.pk).update(**columns)
-        return api.get(address(record))["Retry-After"]
+        return str(api.get(address(record))["Retry-After"])
 
     body = api.get(address(record)).json()
     assert (body["error"], body["waiting_for"]) == (None, {"code": "busy", "message": "Later."})
@@ -385,8 +385,8 @@ SPOKEN = {
 @pytest.fixture
 def spoken(anna, now) -> AudioRecord:
     record = make_record(State.DONE, owner=anna, now=now)
-    Structure.objects.filter(pk=record.structure_id).update(contents=SPOKEN)
-    type(record.transcript_text).objects.update(contents="Привет <b>\nПока")
+    Structure.objects.update(contents=SPOKEN)
+    Text.objects.update(contents="Привет <b>\nПока")
     return record
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(scope="module")
-def schema(tmp_path_factory) -> dict:
+def schema(tmp_path_factory):
     path = tmp_path_factory.mktemp("schema") / "schema.yml"
     call_command("spectacular", "--validate", "--fail-on-warn", "--file", str(path))
     return yaml.safe_load(path.read_text())

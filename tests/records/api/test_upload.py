@@ -5,6 +5,7 @@ import io
 import os
 import shutil
 from collections import namedtuple
+from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -20,6 +21,9 @@ from tests.records.api.conftest import code_of
 from tests.records.api.forms import BOUNDARY, FORM, RECORDS, Unread, form, part, post
 
 pytestmark = pytest.mark.django_db
+
+
+UNREAD: dict[str, Any] = {"wsgi.input": Unread()}
 
 
 def send(client: APIClient, contents: bytes, name: str = "a.wav", **fields: str):
@@ -176,10 +180,11 @@ class TestRefused:
 
     def test_a_sender_who_goes_away(self, api, sound):
         class Gone(io.BytesIO):
-            def read(self, size: int = -1, /) -> bytes:
+            def read(self, size: int | None = -1, /) -> bytes:
                 raise ConnectionResetError
 
-        answer = post(api, sound, content_type="audio/wav", HTTP_CONTENT_DISPOSITION="x; filename=a", **{"wsgi.input": Gone()})
+        wire: dict[str, Any] = {"wsgi.input": Gone()}
+        answer = post(api, sound, content_type="audio/wav", HTTP_CONTENT_DISPOSITION="x; filename=a", **wire)
 
         assert (answer.status_code, code_of(answer)) == (400, "cut_off")
 
@@ -191,10 +196,10 @@ class TestRefused:
                 self.timeouts.append(seconds)
 
         class Silent(io.BytesIO):
-            def read(self, size: int = -1, /) -> bytes:
+            def read(self, size: int | None = -1, /) -> bytes:
                 raise TimeoutError
 
-        wire = {"wsgi.input": Silent(), "gunicorn.socket": Socket()}
+        wire: dict[str, Any] = {"wsgi.input": Silent(), "gunicorn.socket": Socket()}
         answer = post(api, sound, content_type="audio/wav", HTTP_CONTENT_DISPOSITION="x; filename=a", **wire)
 
         assert (answer.status_code, code_of(answer)) == (408, "too_slow")
@@ -269,7 +274,7 @@ class TestRefused:
 
     def test_too_large_by_the_header_alone(self, api, set_limit):
         set_limit(1000)
-        unread = {"wsgi.input": Unread()}
+        unread = UNREAD
 
         answer = post(api, b"", announced=1001, content_type="audio/wav", HTTP_CONTENT_DISPOSITION="x; filename=a", **unread)
         assert (answer.status_code, code_of(answer)) == (413, "too_large")
@@ -307,7 +312,7 @@ class TestRefused:
         usage = namedtuple("usage", "total used free")
         monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**6, 10**6, 100))
 
-        answer = post(api, sound, content_type="audio/wav", HTTP_CONTENT_DISPOSITION="x; filename=a", **{"wsgi.input": Unread()})
+        answer = post(api, sound, content_type="audio/wav", HTTP_CONTENT_DISPOSITION="x; filename=a", **UNREAD)
 
         assert (answer.status_code, code_of(answer)) == (507, "disk_full")
 
@@ -323,7 +328,7 @@ class TestRefused:
         assert b"secret" not in answer.content
 
     def test_nobody_and_a_bad_token_before_a_byte_is_read(self, sound):
-        unread = {"wsgi.input": Unread()}
+        unread = UNREAD
         for headers in ({}, {"HTTP_AUTHORIZATION": "Token 123"}, {"HTTP_AUTHORIZATION": "Token \xff\0"}, {"HTTP_AUTHORIZATION": "Token"}):
             answer = post(APIClient(raise_request_exception=False), b"", announced=1000, **headers, **unread)
             assert answer.status_code == 401, headers
@@ -334,7 +339,7 @@ class TestRefused:
         client = Client(enforce_csrf_checks=True, raise_request_exception=False)
         client.force_login(make_user())
 
-        answer = client.generic("POST", RECORDS, b"", content_type=FORM, CONTENT_LENGTH="1000", **{"wsgi.input": Unread()})
+        answer = client.generic("POST", RECORDS, b"", content_type=FORM, CONTENT_LENGTH="1000", **UNREAD)
 
         assert (answer.status_code, code_of(answer)) == (403, "permission_denied")
 

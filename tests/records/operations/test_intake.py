@@ -6,7 +6,9 @@ import io
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
@@ -105,11 +107,12 @@ def test_what_is_refused_leaves_nothing(now, files):
     arrive(owner=owner, key="k", now=now)
     before = files()
 
-    for refusal, more in [
+    cases: list[tuple[type[Exception], dict[str, Any]]] = [
         (Empty, {"contents": b""}),
         (BadLanguage, {"language": "English"}),
         (KeyReused, {"contents": b"other", "key": "k"}),
-    ]:
+    ]
+    for refusal, more in cases:
         with pytest.raises(refusal):
             arrive(**{"owner": owner, "now": now, **more})
 
@@ -238,7 +241,7 @@ def test_many_at_once_with_one_key_are_one_record(now, files):
 def test_different_recordings_at_once_with_one_key_are_one_record(now, files):
     owner = make_user()
 
-    outcomes = at_once([lambda n=n: arrive(f"sound {n}".encode(), owner=owner, key="k", now=now) for n in range(4)])
+    outcomes = at_once([partial(arrive, f"sound {n}".encode(), owner=owner, key="k", now=now) for n in range(4)])
 
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["KeyReused"] * 3 + ["Taken"]
     assert len(files()) == File.objects.count() == AudioRecord.objects.count() == 1
@@ -265,8 +268,8 @@ def test_who_is_overtaken_between_look_and_commit_gets_the_winners_record(now, f
     assert len(files()) == File.objects.count() == AudioRecord.objects.count() == 1
 
 
-def at_once(acts: list[Callable[[], Taken]]) -> list:
-    outcomes: list = []
+def at_once(acts: list[Callable[[], Taken]]) -> list[Any]:
+    outcomes: list[Any] = []
     start = threading.Barrier(len(acts))
 
     def run(act: Callable[[], Taken]) -> None:

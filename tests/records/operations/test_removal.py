@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from django.core.files.base import ContentFile
-from django.core.files.storage import default_storage
+from django.core.files.storage import default_storage, storages
 from django.db import connection, transaction
 
 from recognition.models import Recognition
@@ -16,6 +16,7 @@ from records.models import AudioRecord, File, IntakeKey, RecordEvent, Structure,
 from records.operations import control
 from records.operations.control import By
 from records.operations.removal import remove
+from records.pipeline.acquire import acquire
 from records.pipeline.dispatch import Worker
 from records.states import Origin, State
 from tests.factories import make_record, wav_bytes
@@ -76,7 +77,7 @@ class TestEverythingGoes:
 
     def test_a_file_that_can_t_be_removed_does_not_keep_the_record(self, now, files, monkeypatch, caplog):
         make_record(now=now)
-        monkeypatch.setattr(type(default_storage._wrapped), "delete", _denied)
+        monkeypatch.setattr(type(storages["default"]), "delete", _denied)
 
         assert remove(AudioRecord.objects.all()) == 1
 
@@ -151,7 +152,7 @@ class TestWhileItIsWorkedOn:
         make_record(State.SUBMITTED, now=clock.now)
         answer = scripted.answers[0]
 
-        def removed_meanwhile(heartbeat: object) -> bytes:
+        def removed_meanwhile(heartbeat: object):
             remove(AudioRecord.objects.all())
             return answer
 
@@ -163,17 +164,14 @@ class TestWhileItIsWorkedOn:
         assert not worker.work_once()
 
     def test_just_acquired(self, worker: Worker, scripted, clock, files, monkeypatch):
-        from records.pipeline import dispatch
-
         make_record(now=clock.now)
-        acquire = dispatch.acquire
 
         def acquire_and_lose(*arguments, **options):
             acquisition = acquire(*arguments, **options)
             remove(AudioRecord.objects.all())
             return acquisition
 
-        monkeypatch.setattr(dispatch, "acquire", acquire_and_lose)
+        monkeypatch.setattr("records.pipeline.dispatch.acquire", acquire_and_lose)
 
         assert worker.work_once()
 
