@@ -132,6 +132,16 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
+class Storage:
+    backend: str = _key("local", _one_of("local", "s3"), "local: a folder under TRANSCRIBER_DATA. s3: a bucket, for more than one machine.")
+    endpoint_url: str = _key("https://s3.amazonaws.com", _url, "Address of the object storage.")
+    region: str = _key("us-east-1", _text, "Its region.")
+    name: str = _key("", _text, "Name of a bucket that holds nothing else.")
+    access_key_id: str = _secret("Key id for that bucket.")
+    secret_access_key: str = _secret("Secret for that bucket.")
+
+
+@dataclass(frozen=True)
 class Intake:
     max_size: int = _key("2GiB", parse_size, "Largest recording that is accepted.")
     max_duration: timedelta = _key("6h", parse_duration, "Longest recording that is accepted.")
@@ -202,6 +212,7 @@ class Config:
     secret_key: str = field(default="", repr=False)
     web: Web = field(default_factory=Web)
     pipeline: Pipeline = field(default_factory=Pipeline)
+    storage: Storage = field(default_factory=Storage)
     intake: Intake = field(default_factory=Intake)
     audio: Audio = field(default_factory=Audio)
     recognition: Recognition = field(default_factory=Recognition)
@@ -215,6 +226,7 @@ class Config:
 SECTIONS: dict[str, type] = {
     "web": Web,
     "pipeline": Pipeline,
+    "storage": Storage,
     "intake": Intake,
     "audio": Audio,
     "recognition": Recognition,

@@ -131,8 +131,27 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # ---- files --------------------------------------------------------------------------------------------------------------------------
 
 MEDIA_ROOT = DATA_DIR / "media"
+
+
+def _storage() -> dict[str, object]:
+    config = TRANSCRIBER.storage
+    if config.backend == "local":
+        return {"BACKEND": "records.storage.local.DurableFileSystemStorage", "OPTIONS": {"location": str(MEDIA_ROOT)}}
+    for key in ("name", "access_key_id", "secret_access_key"):
+        if not getattr(config, key):
+            raise ConfigError(f"[storage] backend = s3 needs TRANSCRIBER_STORAGE_{key.upper()} as well.")
+    options = {
+        "endpoint_url": config.endpoint_url,
+        "region_name": config.region,
+        "bucket_name": config.name,
+        "access_key": config.access_key_id,
+        "secret_key": config.secret_access_key,
+    }
+    return {"BACKEND": "records.storage.objects.ObjectStorage", "OPTIONS": options}
+
+
 STORAGES = {
-    "default": {"BACKEND": "records.storage.DurableFileSystemStorage", "OPTIONS": {"location": str(MEDIA_ROOT)}},
+    "default": _storage(),
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
 }
 STATIC_URL = "/static/"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from django.conf import settings
 from django.core.files.storage import Storage, default_storage
 
 from recognition.models import Recognition
@@ -45,8 +46,8 @@ def sweep(*, now: datetime, shard: int | None = None) -> int:
 def _old_parts(now: datetime) -> Iterator[Path]:
     try:
         folder = Path(default_storage.path(INCOMING))
-    except NotImplementedError:
-        return
+    except NotImplementedError:  # then they lie on this machine until they are whole (records.operations.intake)
+        folder = Path(settings.DATA_DIR) / "incoming"
     yield from (path for path in folder.glob("*.part") if _age(path, now) > LEFT_ALONE)
 
 

@@ -50,7 +50,7 @@ def test_the_contracts_hold() -> None:
         ("Adapters know values, not rows", "records/formats.py", "import records.models"),
         ("Only adapters speak to the outside", "records/operations/control.py", "import requests"),
         ("Queue columns are written by", "records/pipeline/steps/finish.py", "import records.pipeline.transitions"),
-        ("Settings are read through django.conf", "records/storage.py", "import transcriber.settings"),
+        ("Settings are read through django.conf", "records/storage/local.py", "import transcriber.settings"),
     ],
 )
 def test_a_planted_breach_is_seen(copy: Path, contract: str, module: str, line: str) -> None:
