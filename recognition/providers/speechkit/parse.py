@@ -113,8 +113,8 @@ class _Fragment:
         return int(self.tag) if re.fullmatch(r"[0-9]{1,4}", self.tag) else 0
 
     @property
-    def content(self) -> tuple[object, ...]:
-        return (self.text, self.start_ms, self.end_ms)
+    def place(self) -> tuple[str, int, int]:
+        return (self.tag, self.start_ms, self.end_ms)
 
 
 @dataclass
@@ -136,9 +136,9 @@ class _Version:
     def _index_of(self, fragment: _Fragment) -> int:
         """An index that was left out: 0, which may be left out, or else the next of the channel; that of the same fragment if it comes again."""
         first, last = self.by_key.get((fragment.tag, 0)), self.last.get(fragment.tag)
-        if first is None or last is None or first.content == fragment.content:
+        if first is None or last is None or first.place == fragment.place:
             return 0
-        return last.index if last.content == fragment.content else last.index + 1
+        return last.index if last.place == fragment.place else last.index + 1
 
 
 @dataclass
@@ -156,8 +156,11 @@ class _Fragments:
 
     def spoken(self) -> Iterator[_Fragment]:
         """One fragment for each that was said: the refined one where it has text, else the raw one."""
+        alone = {found.place for key, found in self.refined.by_key.items() if found.text and key not in self.raw.by_key}
         for key in {**self.raw.by_key, **self.refined.by_key}:
             raw, refined = self.raw.by_key.get(key), self.refined.by_key.get(key)
+            if raw and not refined and raw.place in alone:
+                continue  # the two are numbered differently, but a channel has one text at a time
             best = refined if refined and refined.text else raw
             if best is None or not best.text:
                 continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,11 +23,17 @@ if TYPE_CHECKING:
 
 RATE = 16_000
 _BLOCK = 30 * RATE
+_WORD_MARGIN = RATE * 32 // 100
+"""How far a word may reach beyond the speech that was found. Left alone, the first word after a pause begins with the padding."""
 
 
 class Span(NamedTuple):
+    """A stretch of sound. Words lie between `start + lead` and `end - tail`: the model is given more silence than a word may claim."""
+
     start: int
     end: int
+    lead: int = 0
+    tail: int = 0
 
     @property
     def length(self) -> int:
@@ -39,7 +45,7 @@ class Cutting:
     """How sound is cut. Part of what is frozen on a recognition: other numbers, other text."""
 
     piece_seconds: int = 300
-    window_seconds: int = 30
+    window_seconds: int = 28
     vad_threshold: float = 0.5
     min_speech_ms: int = 150
     min_pause_ms: int = 160
@@ -61,13 +67,19 @@ class Window:
 
         return np.concatenate([piece[span.start : span.end] for span in self.spans])
 
+    def between(self, start: int, end: int) -> Window:
+        """What of it lies between two positions of the piece."""
+        clipped = (Span(max(span.start, start), min(span.end, end)) for span in self.spans)
+        return Window(tuple(span for span in clipped if span.length > 0))
+
     def to_piece(self, start: int, end: int) -> Span:
         """Where a word of the window lies in the piece. A word lies in one span: the one that holds its middle."""
         ends = list(accumulate(span.length for span in self.spans))
         index = min(bisect_right(ends, (start + end) // 2), len(self.spans) - 1)
         span = self.spans[index]
         shift = span.end - ends[index]
-        return Span(*(min(max(position + shift, span.start), span.end) for position in (start, end)))
+        first, last = span.start + span.lead, span.end - span.tail
+        return Span(*(min(max(position + shift, first), last) for position in (start, end)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +196,8 @@ def _speech(samples: Samples, cutting: Cutting) -> list[Span]:
 def _cut(samples: Samples, speech: Sequence[Span]) -> int:
     """Where to end a piece that goes on: in the longest pause of its last half; in the quietest moment if there is none."""
     half = len(samples) // 2
-    borders = [0, *chain.from_iterable(speech), len(samples)]
-    pauses = [Span(max(before, half), after) for before, after in zip(borders[::2], borders[1::2], strict=True) if after > half]
+    begins, ends = [span.start for span in speech] + [len(samples)], [0] + [span.end for span in speech]
+    pauses = [Span(max(end, half), begin) for end, begin in zip(ends, begins, strict=True) if begin > half]
     longest = max(pauses, key=lambda pause: pause.length, default=Span(0, 0))
     if longest.length >= RATE // 10:
         return longest.start + longest.length // 2
@@ -221,15 +233,15 @@ def _windows(samples: Samples, speech: Sequence[Span], cutting: Cutting) -> tupl
 
 def _pad(speech: Sequence[Span], end: int, pad: int) -> Iterator[Span]:
     """Widen spans by `pad`, or to the middle of the pause where two would meet: beginnings and endings of words are quiet."""
-    for before, span, after in zip([None, *speech[:-1]], speech, [*speech[1:], None], strict=True):
-        left = (before.end + span.start) // 2 if before else 0
-        right = (span.end + after.start) // 2 if after else end
-        yield Span(max(span.start - pad, left), min(span.end + pad, right))
+    middles = [0, *((before.end + after.start) // 2 for before, after in pairwise(speech)), end]
+    for span, (left, right) in zip(speech, pairwise(middles), strict=False):
+        start, stop = max(span.start - pad, left), min(span.end + pad, right)
+        yield Span(start, stop, max(0, span.start - start - _WORD_MARGIN), max(0, stop - span.end - _WORD_MARGIN))
 
 
 def _split(samples: Samples, span: Span, longest: int) -> Iterator[Span]:
     while span.length > longest:
         cut = _quietest(samples, span.start + longest // 2, span.start + longest)
-        yield Span(span.start, cut)
-        span = Span(cut, span.end)
+        yield Span(span.start, cut, lead=span.lead)
+        span = Span(cut, span.end, tail=span.tail)
     yield span

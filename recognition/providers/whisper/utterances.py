@@ -15,7 +15,19 @@ FORMAT = "whisper/1"
 MAX_COMPRESSION = 2.4
 """Text that zips better than this repeats itself: the model was caught in a loop (Whisper's own threshold)."""
 _NO_SPEECH = 0.6
-_MIN_LOGPROB = -1.0
+_SURE_LOGPROB = -0.7
+_HOPELESS_LOGPROB = -1.5
+_DOUBT = 0.3
+"""From this `no_speech_prob` on a text that Whisper likes to invent is taken as invented."""
+_NEVER_SAID = re.compile(
+    r"субтитры\s+(?:\w+\s+)?(?:сделал|делал|создавал|подогнал|добавил)|редактор субтитров|amara\.org|subtitles by|субтитрування", re.I
+)
+_OFTEN_INVENTED = re.compile(
+    r"\W*(?:thank you|thanks|thank you(?: so much)? for watching|thanks for watching|please subscribe|you|bye"
+    r"|спасибо за (?:просмотр|внимание)|продолжение следует|до новых встреч|спасибо)\W*",
+    re.IGNORECASE,
+)
+"""What subtitles end with: the model learned it from them and says it over silence and music."""
 
 _PAUSE_MS = 700
 _LONGEST_MS = 15_000
@@ -54,10 +66,24 @@ def _transcript(answer: Mapping[str, Any]) -> Transcript:
 # ---- what was invented --------------------------------------------------------------------------------------------------------------
 
 
-def _is_invented(segment: Mapping[str, Any]) -> bool:
-    return bool(
-        segment["compression_ratio"] > MAX_COMPRESSION or (segment["no_speech_prob"] > _NO_SPEECH and segment["avg_logprob"] < _MIN_LOGPROB)
-    )
+def _spoken(segments: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The segments without what was invented."""
+    texts = [_plain(segment) for segment in segments]
+    for number, (segment, text) in enumerate(zip(segments, texts, strict=True)):
+        doubtful = segment["no_speech_prob"] > _DOUBT
+        repeated = text and any(texts[first : first + 3] == [text] * 3 for first in range(max(0, number - 2), number + 1))
+        if not (
+            segment["compression_ratio"] > MAX_COMPRESSION
+            or segment["avg_logprob"] < _HOPELESS_LOGPROB
+            or (segment["no_speech_prob"] > _NO_SPEECH and segment["avg_logprob"] < _SURE_LOGPROB)
+            or _NEVER_SAID.search(text)
+            or (doubtful and (repeated or _OFTEN_INVENTED.fullmatch(text)))
+        ):
+            yield segment
+
+
+def _plain(segment: Mapping[str, Any]) -> str:
+    return "".join(word[2] for word in segment["words"]).strip()
 
 
 # ---- words --------------------------------------------------------------------------------------------------------------------------
@@ -70,9 +96,7 @@ def _tokens(segments: Sequence[Mapping[str, Any]], *, spaced: bool) -> list[_Tok
     """Words of one channel in order. faster-whisper splits "twenty-one" and "3.5"; what has no space before it belongs to the word before."""
     tokens: list[_Token] = []
     last = 0
-    for segment in segments:
-        if _is_invented(segment):
-            continue
+    for segment in _spoken(segments):
         first = len(tokens)
         for start, end, text, _probability in segment["words"]:
             if not text.strip():
