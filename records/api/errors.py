@@ -10,6 +10,7 @@ from typing import Any
 from django.core import signals
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseServerError, JsonResponse, UnreadablePostError
+from django.urls import resolve
 from django.views import defaults
 from drf_standardized_errors.handler import ExceptionHandler as StandardHandler
 from rest_framework import exceptions, status
@@ -84,9 +85,9 @@ class UnknownAddress(APIView):
     schema = None
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        raise exceptions.NotFound(
-            "There is nothing at this address." + ("" if request.path.endswith("/") else " Addresses end with a slash.")
-        )
+        nearest = getattr(resolve(f"{request.path_info}/").func, "view_class", None)
+        hint = "" if nearest is UnknownAddress else " Did you mean the one with a slash at its end?"
+        raise exceptions.NotFound("There is nothing at this address." + hint)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
