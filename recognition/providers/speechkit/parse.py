@@ -156,23 +156,37 @@ class _Fragments:
 
     def spoken(self) -> Iterator[_Fragment]:
         """One fragment for each that was said: the refined one where it has text, else the raw one."""
-        alone = {found.place for key, found in self.refined.by_key.items() if found.text and key not in self.raw.by_key}
-        for key in {**self.raw.by_key, **self.refined.by_key}:
-            raw, refined = self.raw.by_key.get(key), self.refined.by_key.get(key)
-            if raw and not refined and raw.place in alone:
-                continue  # the two are numbered differently, but a channel has one text at a time
+        alone = dict(self.refined.by_key)
+        for raw, refined in self._pairs():
+            if refined:
+                alone.pop((refined.tag, refined.index), None)
             best = refined if refined and refined.text else raw
-            if best is None or not best.text:
-                continue
-            words = best.words or (raw.words if raw else ())
-            yield replace(
-                best,
-                # A fragment spans the silence around it; its words don't.
-                start_ms=words[0].start_ms if words else best.start_ms,
-                end_ms=max(word.end_ms for word in words) if words else max(best.start_ms, best.end_ms),
-                words=words,
-                languages=best.languages or (raw.languages if raw else ()),
-            )
+            words = best.words or raw.words
+            if best.text:
+                yield _settle(replace(best, words=words, languages=best.languages or raw.languages))
+        yield from (_settle(refined) for refined in alone.values() if refined.text)
+
+    def _pairs(self) -> Iterator[tuple[_Fragment, _Fragment | None]]:
+        """Each raw fragment and what was made of it: that of its index, unless they are numbered differently and their places tell."""
+        raw_places = {raw.place for raw in self.raw.by_key.values() if raw.end_ms}
+        astray = {  # what is not at the place of the raw fragment with its index
+            refined.place: refined
+            for key, refined in self.refined.by_key.items()
+            if refined.place in raw_places and (key not in self.raw.by_key or self.raw.by_key[key].place != refined.place)
+        }
+        for key, raw in self.raw.by_key.items():
+            refined = self.refined.by_key.get(key)
+            if refined is None or refined.place != raw.place:
+                refined = astray.get(raw.place, None if refined and refined.place in astray else refined)
+            yield raw, refined
+
+
+def _settle(fragment: _Fragment) -> _Fragment:
+    """With the times of its words: a fragment spans the silence around it, too."""
+    words = fragment.words
+    if not words:
+        return replace(fragment, end_ms=max(fragment.start_ms, fragment.end_ms))
+    return replace(fragment, start_ms=words[0].start_ms, end_ms=max(word.end_ms for word in words))
 
 
 def _fragment(tag: str, index: int, spoken: Mapping[str, Any]) -> _Fragment:
