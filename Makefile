@@ -8,11 +8,12 @@ set_up = @for python in $(PYTHONS); do \
 	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then exec $$python set_up.py $(1); fi; done; \
 	echo "Set-up: no Python 3.11 or newer was found; install one and run this again." >&2; exit 1
 
-.PHONY: help demo run test check fix lock bench clean runtime dev
+.PHONY: help demo demo-speechkit run test check fix lock bench clean runtime dev
 .NOTPARALLEL:
 
 help:
 	@echo 'make demo    send a bundled recording through the whole service and show its transcript'
+	@echo 'make demo-speechkit   the same with SpeechKit as the provider, played by a stand-in: no account, no network'
 	@echo 'make run     the service: web, API, admin and workers on http://127.0.0.1:$$PORT (8000)'
 	@echo 'make test    everything that is checked: style, types, imports, and the tests on SQLite and PostgreSQL'
 	@echo 'make check   the checks without the tests'
@@ -24,6 +25,9 @@ help:
 # One command each, so that a signal to make reaches the service and nothing is left behind.
 demo: runtime
 	@exec $(BIN)/python -m transcriber.demo
+
+demo-speechkit: dev
+	@exec $(BIN)/python -m tests.fakes.speechkit_demo
 
 run: runtime
 	@exec $(BIN)/python manage.py serve

@@ -269,7 +269,7 @@ class SpeechKitServer(Loopback):
     def stop(self) -> None:
         super().stop()
         for thread in self._threads:
-            thread.join()
+            thread.join(5)  # a model at work ends with the process
 
     # ---- routes
 
