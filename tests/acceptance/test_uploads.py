@@ -55,7 +55,8 @@ class Web:
 
     def uploads_under_way(self) -> int:
         """Connections that the web server still has open."""
-        return sum(connection.status == "ESTABLISHED" for connection in self.worker().net_connections("inet4"))
+        connections = self.worker().net_connections("inet4")
+        return sum(connection.status == "ESTABLISHED" and connection.laddr.port == self.service.port for connection in connections)
 
     def open(self, length: int, **headers: str) -> socket.socket:
         """A connection on which the headers of a raw upload have been sent."""
