@@ -132,8 +132,10 @@ def _events(recognition: Recognition, shape: Shape) -> list[Event]:
     if shape.status_codes:
         stream.add({"statusCode": {"codeType": "WARNING", "message": "requested option is not available, default used"}}, 0)
     if shape.analysis:
+        stream.add({"classifierUpdate": _classifier(stream)}, 0)
         for tag in sorted({one.tag for one in told}):
             stream.add({"speakerAnalysis": _analysis(stream, [one.phrase for one in told if one.tag == tag], tag)}, tag)
+        stream.add({"conversationAnalysis": _conversation(stream)}, 0)
     if shape.summary:
         usage = {"inputTextTokens": "150", "completionTokens": "12", "totalTokens": "162"}
         stream.add({"summarization": {"results": [{"response": "Клиент уточнил номер заказа."}], "contentUsage": usage}}, "")
@@ -238,4 +240,27 @@ def _analysis(stream: _Stream, phrases: list[Phrase], tag: int) -> Event:
         **dict.fromkeys(("wordsPerSecond", "lettersPerSecond", "wordsPerUtterance", "lettersPerUtterance"), statistics),
         "utteranceCount": stream.int64(len(phrases)),
         "utteranceDurationEstimation": statistics,
+    }
+
+
+def _classifier(stream: _Stream) -> Event:
+    end = stream.recognition.sound.duration_ms
+    highlight = {"text": "not to be taken for speech", "startTimeMs": stream.int64(0), "endTimeMs": stream.int64(end)}
+    found = {"classifier": "formal_greeting", "highlights": [highlight], "labels": [{"label": "formal_greeting", "confidence": 0.9}]}
+    return {"windowType": "LAST_UTTERANCE", "startTimeMs": stream.int64(0), "endTimeMs": stream.int64(end), "classifierResult": found}
+
+
+def _conversation(stream: _Stream) -> Event:
+    end = stream.recognition.sound.duration_ms
+    interrupt = {"startTimeMs": stream.int64(end // 2), "endTimeMs": stream.int64(end // 2 + 100)}
+    interrupts = {"speakerTag": "0", "interruptsCount": "1", "interruptsDurationMs": "100", "interrupts": [interrupt]}
+    return {
+        "conversationBoundaries": {"startTimeMs": stream.int64(0), "endTimeMs": stream.int64(end)},
+        "totalSimultaneousSilenceDurationMs": stream.int64(end // 10),
+        "totalSimultaneousSilenceRatio": 0.1,
+        "totalSimultaneousSpeechDurationMs": stream.int64(100),
+        "totalSimultaneousSpeechRatio": 0.01,
+        "speakerInterrupts": [interrupts],
+        "totalSpeechDurationMs": stream.int64(end * 9 // 10),
+        "totalSpeechRatio": 0.9,
     }

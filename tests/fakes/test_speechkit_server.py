@@ -898,8 +898,8 @@ def test_finals_without_a_cursor(server: SpeechKitServer, uri: str):
 def test_analysis_and_summary(server: SpeechKitServer, stereo: str):
     events = results(shaped(server, stereo, analysis=True, summary=True))
 
-    assert kinds(events)[-3:] == ["speakerAnalysis", "speakerAnalysis", "summarization"]
-    assert [event["speakerAnalysis"]["speakerTag"] for event in events[-3:-1]] == ["0", "1"]
+    assert kinds(events)[-5:] == ["classifierUpdate", "speakerAnalysis", "speakerAnalysis", "conversationAnalysis", "summarization"]
+    assert [event["speakerAnalysis"]["speakerTag"] for event in events[-4:-2]] == ["0", "1"]
     assert events[-1]["channelTag"] == ""
 
 
