@@ -75,7 +75,7 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What a provider needs to know of a recognition that was submitted."""
+    """What a provider needs to know of a recognition: one that is to be submitted (no `external_id` yet), or that was."""
 
     id: str
     model: str
@@ -103,6 +103,14 @@ class Pending:
     """The provider is still at work: ask again in so many seconds."""
 
     ask_again_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The submission was answered with the result itself: `payload` is what `poll` would have given."""
+
+    external_id: str
+    payload: bytes
 
 
 class Heartbeat(Protocol):
@@ -137,8 +145,12 @@ class Provider(Protocol):
     def upload(self, audio: Audio) -> str:
         """Put the audio where the engine reads it; gives the `source_uri`. Idempotent: what is there already is not sent again."""
 
-    def submit(self, source_uri: str, options: Mapping[str, Any]) -> str:
-        """Start the recognition; gives the `external_id`. May cost money; never retried inside. A local engine gives an id at once."""
+    def submit(self, attempt: Attempt, heartbeat: Heartbeat) -> str | Answered:
+        """Start the recognition; gives the `external_id` (at most 200 characters, never the same twice). May cost money; never retried inside.
+
+        A local engine gives an id at once and works in `poll`. A service that is paid for and answers on the same connection does its work
+        in here and gives its answer along with an id: whoever repeats `poll` must not pay again. What takes long beats.
+        """
 
     def poll(self, attempt: Attempt, heartbeat: Heartbeat) -> Pending | bytes:
         """The raw answer once there is one. A local engine works in here."""
@@ -206,6 +218,7 @@ class OutcomeUnknown(ProviderError):
 
 
 __all__ = [
+    "Answered",
     "Attempt",
     "Audio",
     "Busy",

@@ -24,7 +24,9 @@ STAGES = StageTable(
         leads_to=State.SUBMITTED,
         work=Work.OWN,
         produces=("recognition",),
+        # A service that answers on the same connection recognizes in here.
         deadline=timedelta(hours=1),
+        deadline_factor=10.0,
     ),
     Stage(
         State.SUBMITTED,

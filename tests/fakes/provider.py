@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recognition.contract import Attempt, Audio, Heartbeat, Limits, Pending, Transcript, Transient, Utterance, Word
+from recognition.contract import Answered, Attempt, Audio, Heartbeat, Limits, Pending, Transcript, Transient, Utterance, Word
 
 Answer = Pending | bytes | BaseException | Callable[[Heartbeat], Pending | bytes]
 
@@ -40,7 +40,7 @@ class ScriptedProvider:
     model: str = "parrot"
     limits: Limits = field(default_factory=Limits)
     paces: dict[str, float] = field(default_factory=dict)
-    submissions: list[str | BaseException] = field(default_factory=list)
+    submissions: list[str | Answered | BaseException] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=lambda: [payload_of(HELLO)])
     calls: list[str] = field(default_factory=list)
     submitted: int = 0
@@ -52,9 +52,9 @@ class ScriptedProvider:
         self.calls.append("upload")
         return f"scripted:{audio.location}"
 
-    def submit(self, source_uri: str, options: Mapping[str, Any]) -> str:
+    def submit(self, attempt: Attempt, heartbeat: Heartbeat) -> str | Answered:
         self.calls.append("submit")
-        answer: str | BaseException = f"operation-{self.submitted + 1}-{id(self)}"
+        answer: str | Answered | BaseException = f"operation-{self.submitted + 1}-{id(self)}"
         if self.submissions:
             answer = self.submissions.pop(0) if len(self.submissions) > 1 else self.submissions[0]
         if isinstance(answer, BaseException):

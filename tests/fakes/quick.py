@@ -28,7 +28,7 @@ class QuickProvider:
     def upload(self, audio: Audio) -> str:
         return audio.location
 
-    def submit(self, source_uri: str, options: Mapping[str, Any]) -> str:
+    def submit(self, attempt: Attempt, heartbeat: Heartbeat) -> str:
         return f"quick-{uuid.uuid4()}"
 
     def poll(self, attempt: Attempt, heartbeat: Heartbeat) -> Pending | bytes:

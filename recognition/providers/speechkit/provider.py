@@ -98,9 +98,9 @@ class SpeechKitProvider:
     def upload(self, audio: Audio) -> str:
         return self._bucket.upload(audio)
 
-    def submit(self, source_uri: str, options: Mapping[str, Any]) -> str:
+    def submit(self, attempt: Attempt, heartbeat: Heartbeat) -> str:
         """The one call that is paid for; see `SpeechKitClient.submit` for what its errors tell."""
-        return self._client.submit(Parameters.of(options).body(source_uri))
+        return self._client.submit(Parameters.of(attempt.options).body(attempt.source_uri))
 
     def poll(self, attempt: Attempt, heartbeat: Heartbeat) -> Pending | bytes:
         """Look at the operation, and fetch its result once there is one: the bytes as they came, checked to be whole."""

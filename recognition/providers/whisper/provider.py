@@ -83,7 +83,7 @@ class WhisperProvider:
     def upload(self, audio: Audio) -> str:
         return audio.location
 
-    def submit(self, source_uri: str, options: Mapping[str, Any]) -> str:
+    def submit(self, attempt: Attempt, heartbeat: Heartbeat) -> str:
         return f"local-{uuid.uuid4()}"
 
     def poll(self, attempt: Attempt, heartbeat: Heartbeat) -> bytes:

@@ -7,7 +7,7 @@ from django.core.files.storage import default_storage
 
 from recognition import operations as recognitions
 from recognition import registry
-from recognition.contract import Audio, Busy, Misconfigured, NotAccepted, OutcomeUnknown, Provider, Refused
+from recognition.contract import Answered, Audio, Busy, Misconfigured, NotAccepted, OutcomeUnknown, Provider, Refused
 from recognition.models import Recognition
 from recognition.sources import local_copy
 from records.models import AudioRecord
@@ -29,7 +29,7 @@ def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint,
         checkpoint.begin_recognition(recognition)
     else:
         provider = registry.get(recognition.provider)
-    if recognition.external_id:
+    if recognition.external_id or recognition.payload:
         return Advance()
     _check_limits(provider, audio)
     try:
@@ -41,21 +41,24 @@ def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint,
             if provider.costs_money and not checkpoint.mark_submission(recognition):
                 return _unconfirmed()
             with heartbeat.unhurried():
-                external_id = _submit(provider, recognition, checkpoint)
+                accepted = _submit(provider, recognition, audio, heartbeat, checkpoint)
     except NotNow as wait:
         return wait.outcome
     except OutcomeUnknown:
         if provider.costs_money:
             return _unconfirmed()
         raise
-    recognitions.keep_external_id(recognition, external_id, now=checkpoint.clock())
+    if isinstance(accepted, Answered):
+        recognitions.keep_payload(recognition, accepted.payload, now=checkpoint.clock())  # first: it can't be asked for again
+        accepted = accepted.external_id
+    recognitions.keep_external_id(recognition, accepted, now=checkpoint.clock())
     return Advance()
 
 
-def _submit(provider: Provider, recognition: Recognition, checkpoint: Checkpoint) -> str:
+def _submit(provider: Provider, recognition: Recognition, audio: Audio, heartbeat: Heartbeat, checkpoint: Checkpoint) -> str | Answered:
     """The call that may cost money. What is refused for certain takes the mark off again."""
     try:
-        return provider.submit(recognition.source_uri, recognition.options)
+        return provider.submit(recognitions.attempt_of(recognition, duration_ms=audio.duration_ms), heartbeat)
     except (Refused, Busy, Misconfigured, NotAccepted):
         recognitions.take_mark_off(recognition, now=checkpoint.clock())
         raise

@@ -49,7 +49,8 @@ def test_keeps_the_contract(whisper: WhisperProvider):
     assert not whisper.costs_money
     audio = Audio("normalized/1.ogg", 1, 1, 1, lambda: opened("nowhere"))
     assert whisper.upload(audio) == "normalized/1.ogg"
-    assert whisper.submit("normalized/1.ogg", {}) != whisper.submit("normalized/1.ogg", {})
+    asked = attempt(Path("normalized/1.ogg"), {})
+    assert whisper.submit(asked, Watching()) != whisper.submit(asked, Watching())
 
 
 def test_the_demo_recording_is_understood(whisper: WhisperProvider):
