@@ -46,6 +46,29 @@ def _whisper() -> Provider:
     )
 
 
+def _speechkit() -> Provider:
+    from recognition.bucket import Bucket
+    from recognition.providers.speechkit import SpeechKitProvider
+
+    config, bucket = settings.TRANSCRIBER.speechkit, settings.TRANSCRIBER.bucket
+    return SpeechKitProvider(
+        stt_url=config.stt_url,
+        operations_url=config.operations_url,
+        api_key=config.api_key,
+        model=config.model,
+        language=config.language,
+        speaker_labeling=config.speaker_labeling,
+        poll_interval=config.poll_interval,
+        bucket=Bucket(
+            endpoint_url=bucket.endpoint_url,
+            region=bucket.region,
+            name=bucket.name,
+            access_key_id=bucket.access_key_id,
+            secret_access_key=bucket.secret_access_key,
+        ),
+    )
+
+
 def whisper_threads() -> int:
     """Processor threads of one worker: the cores divided among the workers, where the config leaves it to us."""
     return int(settings.TRANSCRIBER.whisper.threads) or max(1, (os.cpu_count() or 1) // max(1, settings.TRANSCRIBER.pipeline.workers))
@@ -56,4 +79,4 @@ def open_source(source_uri: str) -> AbstractContextManager[Path]:
     return local_copy(default_storage, source_uri, settings.DATA_DIR / "scratch" / "sources")
 
 
-BUILT_IN: dict[str, Callable[[], Provider]] = {"whisper": _whisper}
+BUILT_IN: dict[str, Callable[[], Provider]] = {"whisper": _whisper, "speechkit": _speechkit}

@@ -69,8 +69,16 @@ def _wait(delay: timedelta) -> Wait:
 
 
 def pause_of(provider: Provider, *, now: datetime) -> Wait | None:
-    """Why and how long nobody may call; None if the caller may. When a pause has run out, one caller may, and the others wait for how it fares."""
-    row = ProviderGate.objects.filter(provider=provider.name, kind="", paused_until__isnull=False).first()
+    """Why and how long nobody may call; None if there is no pause, or if it has run out."""
+    row = _pause(provider)
+    if row is None or row.paused_until is None or row.paused_until <= now:
+        return None
+    return Wait(row.paused_until - now, row.pause_code, row.pause_text)
+
+
+def probe(provider: Provider, *, now: datetime) -> Wait | None:
+    """Right before a call: None if it may be made. Of those that come after a pause one may call, and the others wait for how it fares."""
+    row = _pause(provider)
     if row is None or row.paused_until is None:
         return None
     if row.paused_until <= now:
@@ -78,6 +86,10 @@ def pause_of(provider: Provider, *, now: datetime) -> Wait | None:
         if its_end.update(paused_until=now + PROBE_EVERY, updated=now):
             return None
     return Wait(max(row.paused_until - now, timedelta(seconds=1)), row.pause_code, row.pause_text)
+
+
+def _pause(provider: Provider) -> ProviderGate | None:
+    return ProviderGate.objects.filter(provider=provider.name, kind="", paused_until__isnull=False).first()
 
 
 @contextmanager

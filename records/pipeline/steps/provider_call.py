@@ -40,5 +40,8 @@ def call(provider: Provider, kind: str, *, record: AudioRecord, heartbeat: Heart
             time.sleep(min(left.total_seconds(), SLEEP_S))
         if clock() - slot <= gates.LATE:
             break
+    # Not before the slot: who got no slot would have used up the one probe without a call.
+    if wait := gates.probe(provider, now=clock()):
+        raise NotNow(wait)
     with gates.watched(provider, now=clock()):
         yield
