@@ -32,6 +32,8 @@ def get(name: str) -> Provider:
         raise Misconfigured("provider_unknown", f"There is no provider {name!r}.") from error
     if not isinstance(provider, Provider):
         raise Misconfigured("provider_unknown", f"{name!r} does not keep the provider contract.")
+    if provider.name != name:
+        raise Misconfigured("provider_unknown", f"The provider {name!r} must bear that name, by which its recognitions find it again.")
     return provider
 
 
@@ -69,6 +71,13 @@ def _speechkit() -> Provider:
     )
 
 
+def _openai() -> Provider:
+    from recognition.providers.openai import OpenAIProvider
+
+    config = settings.TRANSCRIBER.openai
+    return OpenAIProvider(base_url=config.base_url, api_key=config.api_key, model=config.model, paid=config.paid, open_source=open_source)
+
+
 def whisper_threads() -> int:
     """Processor threads of one worker: the cores divided among the workers, where the config leaves it to us."""
     return int(settings.TRANSCRIBER.whisper.threads) or max(1, (os.cpu_count() or 1) // max(1, settings.TRANSCRIBER.pipeline.workers))
@@ -79,4 +88,4 @@ def open_source(source_uri: str) -> AbstractContextManager[Path]:
     return local_copy(default_storage, source_uri, settings.DATA_DIR / "scratch" / "sources")
 
 
-BUILT_IN: dict[str, Callable[[], Provider]] = {"whisper": _whisper, "speechkit": _speechkit}
+BUILT_IN: dict[str, Callable[[], Provider]] = {"whisper": _whisper, "speechkit": _speechkit, "openai": _openai}
