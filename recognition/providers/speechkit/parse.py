@@ -20,7 +20,7 @@ from recognition.providers.speechkit.request import AUTO
 
 logger = logging.getLogger(__name__)
 
-_SPACE = re.compile(r"\s*")
+_SPACE = re.compile(r"[ \t\r\n]*")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 _decoder = json.JSONDecoder()
 

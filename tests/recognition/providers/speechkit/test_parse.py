@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recognition.contract import Transcript, Transient, Utterance, Word
@@ -151,6 +151,7 @@ def test_bytes_that_are_no_whole_answer(payload: bytes) -> None:
 OBJECTS = [json.loads(line) for line in fixture("stereo").splitlines()]
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(
     layout=st.lists(
         st.tuples(st.sampled_from([None, 1, 2, 7]), st.booleans(), st.sampled_from(["", "\n", " ", "\r\n", "\n\n\t", "\n \n"])),
@@ -167,6 +168,7 @@ def test_the_layout_makes_no_difference(layout: list[tuple[int | None, bool, str
     assert parse((before + "".join(texts)).encode(), STEREO) == parse(fixture("stereo"), STEREO)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_stream_cut_inside_an_object_is_noticed_wherever_it_is_cut(data: st.DataObject) -> None:
     whole = fixture("labeled")
@@ -185,13 +187,14 @@ def _line_ends(whole: bytes) -> set[int]:
     return found
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_no_bytes_do_worse_than_be_refused(payload: bytes) -> None:
     try:
         parse(payload, MONO)
     except Transient:
         return
-    assert payload.startswith(b"{") or not payload.strip()
+    assert payload.lstrip().startswith(b"{") or not payload.strip(b" \t\r\n") or payload.startswith(b"\xef\xbb\xbf")
 
 
 SHAPES = st.builds(
@@ -216,6 +219,7 @@ SHAPES = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(shape=SHAPES, channels=st.sampled_from([1, 2]), labels=st.booleans(), seconds=st.integers(1, 40))
 def test_whatever_the_stream_looks_like_each_phrase_comes_once(shape: Shape, channels: int, labels: bool, seconds: int) -> None:
     labels = labels and channels == 1
