@@ -24,6 +24,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
 from recognition.contract import Busy, Misconfigured, NotAccepted, OutcomeUnknown, ProviderError, Refused, Transient
+from recognition.providers.speechkit.status import grpc_code
 
 logger = logging.getLogger(__name__)
 
@@ -38,10 +39,6 @@ MAX_RESULT = 2**28
 """Bytes. The result of four hours is some tens of megabytes."""
 MAX_ID = 50
 MAX_PAUSE = 3600.0
-
-# google.rpc.Code
-CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED = range(1, 9)
-FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS, UNAUTHENTICATED = range(9, 17)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,16 +231,6 @@ class Answer:
             return json.loads(self.body)
         except (ValueError, RecursionError):
             return None
-
-
-def grpc_code(value: object) -> int | None:
-    """google.rpc.Code of an error body of any of the shapes that the service and its gateways have; None if it has none."""
-    if not isinstance(value, dict):
-        return None
-    error = value.get("error")
-    status = error if isinstance(error, dict) else value
-    code = next((status[key] for key in ("grpcCode", "grpc_code", "code") if key in status), None)
-    return code if isinstance(code, int) and not isinstance(code, bool) else None
 
 
 def _require_success(answer: Answer) -> Answer:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recognition.contract import Transcript, Transient, Utterance, Word
-from recognition.providers.speechkit.client import grpc_code
 from recognition.providers.speechkit.request import AUTO
+from recognition.providers.speechkit.status import grpc_code
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from recognition.contract import (
     Transcript,
     Transient,
 )
-from recognition.providers.speechkit import client as api
+from recognition.providers.speechkit import status
 from recognition.providers.speechkit.client import Operation, SpeechKitClient
 from recognition.providers.speechkit.parse import StreamError, is_settled, parse
 from recognition.providers.speechkit.request import Parameters, configured_code, language_code
@@ -121,9 +121,9 @@ class SpeechKitProvider:
             settled = is_settled(raw)
         except StreamError as error:
             match error.grpc_code:
-                case api.NOT_FOUND:
+                case status.NOT_FOUND:
                     return self._no_result(attempt, operation, since_done)
-                case api.RESOURCE_EXHAUSTED:
+                case status.RESOURCE_EXHAUSTED:
                     raise Busy("provider_busy", "SpeechKit asks to come back later.") from error
             raise
         if not settled and since_done is not None and since_done < NEW_STREAM:
@@ -171,14 +171,22 @@ class SpeechKitProvider:
 def _failure(code: int | None) -> ProviderError:
     """What it means that the operation itself failed: however often it is asked, it will say the same."""
     match code:
-        case api.INVALID_ARGUMENT | api.FAILED_PRECONDITION | api.OUT_OF_RANGE:
+        case status.INVALID_ARGUMENT | status.FAILED_PRECONDITION | status.OUT_OF_RANGE:
             return Refused("recognition_refused", f"SpeechKit could not take the recording or what was asked of it (code {code}).")
-        case api.NOT_FOUND | api.PERMISSION_DENIED | api.UNAUTHENTICATED:
+        case status.NOT_FOUND | status.PERMISSION_DENIED | status.UNAUTHENTICATED:
             return Refused(
                 "source_unreadable",
                 f"SpeechKit could not read the recording in the bucket (code {code}): its service account must be able to. {_RESTART}",
             )
-        case api.CANCELLED | api.UNKNOWN | api.DEADLINE_EXCEEDED | api.RESOURCE_EXHAUSTED | api.INTERNAL | api.UNAVAILABLE | api.DATA_LOSS:
+        case (
+            status.CANCELLED
+            | status.UNKNOWN
+            | status.DEADLINE_EXCEEDED
+            | status.RESOURCE_EXHAUSTED
+            | status.INTERNAL
+            | status.UNAVAILABLE
+            | status.DATA_LOSS
+        ):
             return Transient(
                 "recognition_failed",
                 f"The recognition failed on SpeechKit's side (code {code}). If it stays so, restart the record from `normalized`, "

@@ -15,9 +15,12 @@ import pytest
 
 from recognition.contract import Busy, Misconfigured, NotAccepted, OutcomeUnknown, ProviderError, Refused, Transient
 from recognition.providers.speechkit import client as module
-from recognition.providers.speechkit.client import Operation, SpeechKitClient, grpc_code
+from recognition.providers.speechkit.client import Operation, SpeechKitClient
+from recognition.providers.speechkit.status import grpc_code
 from tests.fakes.loopback import Answer, Close, Cut, Delay, Fault, Reset, json_answer
 from tests.recognition.providers.speechkit.conftest import ID, KEY, Scripted
+
+pytestmark = pytest.mark.no_database
 
 BODY = {"uri": "https://storage.example/recordings/один.ogg"}
 SUBMIT = "POST /stt/v3/recognizeFileAsync"

@@ -17,6 +17,8 @@ from tests.fakes.recognizers import FixedText, Phrase, sound_of
 from tests.fakes.recognizers import opus_file as made_opus
 from tests.fakes.speechkit_stream import Asked, Recognition, Shape, chunks
 
+pytestmark = pytest.mark.no_database
+
 FIXTURES = Path(__file__).parent / "fixtures"
 MONO = {"language": "ru-RU", "channels": 1, "speaker_labeling": False}
 STEREO = {"language": "ru-RU", "channels": 2, "speaker_labeling": False}

@@ -11,6 +11,8 @@ from recognition.contract import Misconfigured, Refused
 from recognition.providers.speechkit import SpeechKitProvider
 from recognition.providers.speechkit.request import Parameters, configured_code, language_code
 
+pytestmark = pytest.mark.no_database
+
 
 def provider(**changes: Any) -> SpeechKitProvider:
     told: dict[str, Any] = {
