@@ -65,7 +65,7 @@ def make_venv() -> None:
     say(f"Making .venv with Python {version}")
     made = _run([sys.executable, "-m", "venv", "--clear", str(VENV)])
     if made.returncode or not _works(PYTHON, "import pip"):
-        if not _works(Path(sys.executable), "import ensurepip, venv"):
+        if not _works(Path(sys.executable), "import venv; from ensurepip import bootstrap"):
             raise SetUpFailed(f"this Python {version} can't make virtual environments; install its venv package (Debian: python3-venv).")
         raise SetUpFailed(f"making .venv failed: {_last_line(made.stdout)}")
 
