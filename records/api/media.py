@@ -14,9 +14,7 @@ from rest_framework import status
 
 from records.api.errors import Refusal
 from records.models import File
-from records.operations.intake import clean_title
-
-CHUNK = 256 * 1024
+from records.operations.intake import CHUNK, clean_title
 
 TYPES = {
     "aac": ("audio/aac", "aac"),

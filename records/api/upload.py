@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from django.db import connection
 from django.http import HttpRequest, UnreadablePostError
 from django.utils.http import parse_header_parameters
 from rest_framework import exceptions, status
@@ -55,6 +56,7 @@ def receive(request: Request) -> Iterator[Upload]:
             while chunk := body.read():
                 arrival.write(chunk)
             upload = Upload(arrival, name, {"language": sent.headers.get("Content-Language", "")})
+        connection.health_check_done = False  # type: ignore[attr-defined]  # it may have lain idle for an hour while the recording came
         yield upload
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CHUNK = 64 * 1024
+CHUNK = 256 * 1024
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -7,8 +7,11 @@ import shutil
 from collections import namedtuple
 from typing import Any
 
+import psycopg
 import pytest
+from django.conf import settings
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
 from django.http import UnreadablePostError
 from django.test import Client
 from rest_framework.test import APIClient
@@ -17,7 +20,7 @@ from records.models import AudioRecord, File, IntakeKey
 from records.operations.intake import Arrival
 from records.pipeline.dispatch import Worker
 from tests.factories import make_user
-from tests.records.api.conftest import code_of
+from tests.records.api.conftest import client_of, code_of
 from tests.records.api.forms import BOUNDARY, FORM, RECORDS, Unread, form, part, post
 
 pytestmark = pytest.mark.django_db
@@ -412,3 +415,20 @@ def test_unreadable_bodies_of_other_calls_are_errors_of_the_same_shape(api, anna
     answer = api.patch(f"{RECORDS}00000000-0000-7000-8000-000000000000/", {}, format="json")
 
     assert (answer.status_code, code_of(answer)) == (400, "cut_off")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="a file cannot hang up")
+def test_a_database_that_hung_up_while_the_recording_came_is_called_again(anna, sound):
+    class Slow(io.BytesIO):
+        """While it is read, the server ends the connection that lies idle."""
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            with psycopg.connect(settings.TRANSCRIBER.database_url, autocommit=True) as other:
+                other.execute("SELECT pg_terminate_backend(%s, 5000)", [connection.connection.info.backend_pid])
+            return super().read(size)
+
+    wire: dict[str, Any] = {"wsgi.input": Slow(sound)}
+    answer = post(client_of(anna), sound, content_type="audio/wav", HTTP_CONTENT_DISPOSITION="x; filename=a", **wire)
+
+    assert answer.status_code == 202
