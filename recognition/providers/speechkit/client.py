@@ -163,6 +163,10 @@ class SpeechKitClient:
         return answer
 
 
+OUTAGE = ("provider_unreachable", "provider_failed")
+"""Codes of failures that are the network's or the service's, whatever was asked."""
+
+
 class _NoAnswer(Transient):
     """No answer, or none that is whole. `kind` says in a word or two how that came."""
 

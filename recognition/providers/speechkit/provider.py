@@ -22,7 +22,7 @@ from recognition.contract import (
     Transient,
 )
 from recognition.providers.speechkit import status
-from recognition.providers.speechkit.client import Operation, SpeechKitClient
+from recognition.providers.speechkit.client import OUTAGE, Operation, SpeechKitClient
 from recognition.providers.speechkit.parse import StreamError, is_settled, parse
 from recognition.providers.speechkit.request import Parameters, configured_code, language_code
 
@@ -35,6 +35,7 @@ NEW_RESULT = timedelta(minutes=2)
 NEW_STREAM = timedelta(seconds=30)
 """In which it may still be empty; after that nobody spoke."""
 LOOK_AGAIN = 5.0
+OUTAGE_PAUSE = 60.0
 
 _EXPIRED = (
     "SpeechKit keeps results for 3 days, and this one is gone: restart the record from `normalized`, which is a new paid recognition."
@@ -103,7 +104,18 @@ class SpeechKitProvider:
         return self._client.submit(Parameters.of(attempt.options).body(attempt.source_uri))
 
     def poll(self, attempt: Attempt, heartbeat: Heartbeat) -> Pending | bytes:
-        """Look at the operation, and fetch its result once there is one: the bytes as they came, checked to be whole."""
+        """Look at the operation, and fetch its result once there is one: the bytes as they came, checked to be whole.
+
+        An outage over there is waited out, as long as a provider is waited for: looking is free, and the result is paid for already.
+        """
+        try:
+            return self._look(attempt, heartbeat)
+        except Transient as error:
+            if error.code in OUTAGE:
+                raise Busy(error.code, error.message, OUTAGE_PAUSE) from error
+            raise
+
+    def _look(self, attempt: Attempt, heartbeat: Heartbeat) -> Pending | bytes:
         heartbeat.beat()
         operation = self._client.operation(attempt.external_id)
         heartbeat.beat()
