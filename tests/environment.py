@@ -37,6 +37,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
         os.environ["DATABASE_URL"] = _server.url
     else:
         os.environ.pop("DATABASE_URL", None)
+else:
+    # What one test sweeps away must not be another's scratch.
+    os.environ["TRANSCRIBER_DATA"] += f"/{os.environ['PYTEST_XDIST_WORKER']}"
 
 
 def pytest_unconfigure() -> None:

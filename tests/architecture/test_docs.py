@@ -58,8 +58,8 @@ def anchors(text: str) -> set[str]:
 
 
 def test_make_targets_exist(path: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", page("Makefile"), re.MULTILINE))
-    assert set(re.findall(r"\bmake ([a-z]+)", code(path.read_text()))) <= targets
+    targets = set(re.findall(r"^([a-z-]+):", page("Makefile"), re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z-]+)", code(path.read_text()))) <= targets
 
 
 def test_commands_of_manage_py_exist(path: Path) -> None:
