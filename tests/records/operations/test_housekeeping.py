@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +22,13 @@ from records.storage import DurableFileSystemStorage
 from tests.factories import make_record
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _empty_scratch() -> Iterator[None]:
+    shutil.rmtree(scratch_root(), ignore_errors=True)
+    yield
+    shutil.rmtree(scratch_root(), ignore_errors=True)
 
 
 def age(path: Path, **span: float) -> None:
