@@ -39,7 +39,7 @@ class ScriptedProvider:
     costs_money: bool = False
     model: str = "parrot"
     limits: Limits = field(default_factory=Limits)
-    paces: dict[str, float] = field(default_factory=dict)
+    paces: Mapping[str, float] = field(default_factory=dict)
     submissions: list[str | Answered | BaseException] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=lambda: [payload_of(HELLO)])
     calls: list[str] = field(default_factory=list)

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from recognition.contract import Attempt, Audio, Heartbeat, Limits, Pending, Transcript, Utterance, Word
+from recognition.contract import Attempt, Audio, Heartbeat, Limits, Pending, Transcript, Transient, Utterance, Word
 
 PAYLOAD = b"quick"
 
@@ -44,6 +44,8 @@ class QuickProvider:
         return PAYLOAD
 
     def parse(self, payload: bytes, options: Mapping[str, Any]) -> Transcript:
+        if payload != PAYLOAD:
+            raise Transient("answer_unreadable", "The answer could not be read.")
         return Transcript(language="en", utterances=(Utterance(0, 500, "Quick.", words=(Word(0, 500, "Quick."),)),))
 
     def remove_source(self, source_uri: str) -> None:
