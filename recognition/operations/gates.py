@@ -76,15 +76,15 @@ def pause_of(provider: Provider, *, now: datetime) -> Wait | None:
     return Wait(row.paused_until - now, row.pause_code, row.pause_text)
 
 
-def probe(provider: Provider, *, now: datetime) -> Wait | None:
-    """Right before a call: None if it may be made. Of those that come after a pause one may call, and the others wait for how it fares."""
+def probe(provider: Provider, *, now: datetime) -> Wait | bool:
+    """Right before a call: whether this is the one that shows how the provider fares after a pause; the others wait for that one."""
     row = _pause(provider)
     if row is None or row.paused_until is None:
-        return None
+        return False
     if row.paused_until <= now:
         its_end = ProviderGate.objects.filter(pk=row.pk, paused_until=row.paused_until)
         if its_end.update(paused_until=now + PROBE_EVERY, updated=now):
-            return None
+            return True
     return Wait(max(row.paused_until - now, timedelta(seconds=1)), row.pause_code, row.pause_text)
 
 
@@ -94,7 +94,10 @@ def _pause(provider: Provider) -> ProviderGate | None:
 
 @contextmanager
 def watched(provider: Provider, *, now: datetime) -> Iterator[None]:
-    """Around a call: one that shows that the provider does not work for us pauses it for everybody; one that gets through ends a pause."""
+    """Around a call: one that shows that the provider does not work for us pauses it for everybody.
+
+    Nothing is written where it went well: what it brought, and was paid for, must be kept before anything else.
+    """
     try:
         yield
     except Misconfigured as error:
@@ -104,13 +107,11 @@ def watched(provider: Provider, *, now: datetime) -> Iterator[None]:
             gate.updated = now
             gate.save()
         raise
-    else:
-        end_pause(provider.name, now=now)
 
 
-def end_pause(provider_name: str, *, now: datetime) -> None:
+def end_pause(provider: Provider, *, now: datetime) -> None:
     """The provider works again."""
-    ProviderGate.objects.filter(provider=provider_name, kind="", paused_until__isnull=False).update(
+    ProviderGate.objects.filter(provider=provider.name, kind="", paused_until__isnull=False).update(
         paused_until=None, pause_code="", pause_text="", updated=now
     )
 

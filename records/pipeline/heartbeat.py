@@ -20,6 +20,11 @@ logger = logging.getLogger(__name__)
 Clock = Callable[[], datetime]
 
 
+def check_connection() -> None:
+    """After work that may have lasted for hours: have the connection looked at before its next use, as it may have died meanwhile."""
+    connection.health_check_done = False  # type: ignore[attr-defined]
+
+
 class Interrupted(BaseException):
     """The step must stop. Not an `Exception`, so that no library's `except Exception` on the way takes it for a fault of its own."""
 
@@ -104,6 +109,7 @@ class Heartbeat:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
+        check_connection()
 
     def _run(self) -> None:
         try:

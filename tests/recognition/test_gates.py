@@ -154,18 +154,21 @@ def test_one_probes_and_the_others_wait_for_how_it_fares(now):
     assert gates.pause_of(PLAIN, now=later) is None
     answers = [gates.probe(PLAIN, now=later) for _ in range(5)]
 
-    assert [answer is None for answer in answers] == [True, False, False, False, False]
+    assert answers[0] is True
+    assert all(isinstance(answer, Wait) for answer in answers[1:])
 
 
 def test_all_go_on_once_a_probe_gets_through(now):
     refuse(now)
     later = now + PROBE_EVERY
-    assert gates.probe(PLAIN, now=later) is None
+    assert gates.probe(PLAIN, now=later) is True
     with gates.watched(PLAIN, now=later):
         pass
+    assert isinstance(gates.probe(PLAIN, now=later), Wait)
+    gates.end_pause(PLAIN, now=later)
     for _ in range(3):
         assert gates.pause_of(PLAIN, now=later) is None
-        assert gates.probe(PLAIN, now=later) is None
+        assert gates.probe(PLAIN, now=later) is False
 
 
 @pytest.mark.parametrize("error", [Busy("busy", "Later."), ValueError()])

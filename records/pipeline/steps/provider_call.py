@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 
 from recognition.contract import Provider
@@ -25,8 +26,21 @@ class NotNow(Exception):
         super().__init__(wait.code)
 
 
+@dataclass(frozen=True)
+class Turn:
+    """The turn to call. `worked()` is said once what the call brought is kept: it ends a pause that this call was to probe."""
+
+    provider: Provider
+    clock: Clock
+    is_probe: bool
+
+    def worked(self) -> None:
+        if self.is_probe:
+            gates.end_pause(self.provider, now=self.clock())
+
+
 @contextmanager
-def call(provider: Provider, kind: str, *, record: AudioRecord, heartbeat: Heartbeat, clock: Clock) -> Iterator[None]:
+def call(provider: Provider, kind: str, *, record: AudioRecord, heartbeat: Heartbeat, clock: Clock) -> Iterator[Turn]:
     """Around a call of that kind: raises NotNow where the provider is paused or its quota is used up; else comes in when it is our turn."""
     if wait := gates.pause_of(provider, now=clock()):
         raise NotNow(wait)
@@ -41,7 +55,8 @@ def call(provider: Provider, kind: str, *, record: AudioRecord, heartbeat: Heart
         if clock() - slot <= gates.LATE:
             break
     # Not before the slot: who got no slot would have used up the one probe without a call.
-    if wait := gates.probe(provider, now=clock()):
-        raise NotNow(wait)
+    is_probe = gates.probe(provider, now=clock())
+    if isinstance(is_probe, Wait):
+        raise NotNow(is_probe)
     with gates.watched(provider, now=clock()):
-        yield
+        yield Turn(provider, clock, is_probe)

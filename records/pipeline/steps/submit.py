@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import logging
+import time
 from datetime import datetime
 
 from django.conf import settings
 from django.core.files.storage import default_storage
+from django.db import DatabaseError, connection
 
 from recognition import operations as recognitions
 from recognition import registry
@@ -11,10 +14,14 @@ from recognition.contract import Answered, Audio, Busy, Misconfigured, NotAccept
 from recognition.models import Recognition
 from recognition.sources import local_copy
 from records.models import AudioRecord
-from records.pipeline.heartbeat import Checkpoint, Heartbeat
+from records.pipeline.heartbeat import Checkpoint, Clock, Heartbeat, check_connection
 from records.pipeline.outcomes import Advance, Halt, Outcome
 from records.pipeline.steps.provider_call import NotNow, call
 from records.states import HaltReason
+
+logger = logging.getLogger(__name__)
+
+KEEP_PAUSES_S = (0.1, 0.5, 1.0, 2.0)
 
 
 def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint, now: datetime) -> Outcome:
@@ -31,13 +38,16 @@ def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint,
         provider = registry.get(recognition.provider)
     if recognition.external_id or recognition.payload:
         return Advance()
+    if provider.costs_money and recognition.submit_started_at is not None:
+        return _unconfirmed()
     _check_limits(provider, audio)
     try:
         if not recognition.source_uri:
-            with call(provider, "upload", record=record, heartbeat=heartbeat, clock=checkpoint.clock):
+            with call(provider, "upload", record=record, heartbeat=heartbeat, clock=checkpoint.clock) as turn:
                 source_uri = provider.upload(audio)
+            turn.worked()
             checkpoint.write(recognition, source_uri=source_uri)
-        with call(provider, "submit", record=record, heartbeat=heartbeat, clock=checkpoint.clock):
+        with call(provider, "submit", record=record, heartbeat=heartbeat, clock=checkpoint.clock) as turn:
             if provider.costs_money and not checkpoint.mark_submission(recognition):
                 return _unconfirmed()
             with heartbeat.unhurried():
@@ -48,11 +58,27 @@ def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint,
         if provider.costs_money:
             return _unconfirmed()
         raise
+    check_connection()
     if isinstance(accepted, Answered):
         recognitions.keep_payload(recognition, accepted.payload, now=checkpoint.clock())  # first: it can't be asked for again
         accepted = accepted.external_id
-    recognitions.keep_external_id(recognition, accepted, now=checkpoint.clock())
+    _keep_id(recognition, accepted, clock=checkpoint.clock)
+    turn.worked()
     return Advance()
+
+
+def _keep_id(recognition: Recognition, external_id: str, *, clock: Clock) -> None:
+    """Commit the id, also where the database is away for a moment. Where it stays away, the log is the last place to keep it: it was paid for."""
+    for pause in KEEP_PAUSES_S:
+        try:
+            recognitions.keep_external_id(recognition, external_id, now=clock())
+        except DatabaseError:
+            time.sleep(pause)
+            connection.close_if_unusable_or_obsolete()
+        else:
+            return
+    logger.critical("recognition %s was accepted as operation %s, and the database does not take it", recognition.pk, external_id)
+    recognitions.keep_external_id(recognition, external_id, now=clock())
 
 
 def _submit(provider: Provider, recognition: Recognition, audio: Audio, heartbeat: Heartbeat, checkpoint: Checkpoint) -> str | Answered:

@@ -135,6 +135,7 @@ class Queue(RuleBasedStateMachine):
             return
         assert holds
         record = AudioRecord.objects.get(pk=held.acquisition.record_id)
+        assert run.record.work_started_at is not None
         over = now - run.record.work_started_at > LIMITS[run.stage.work]
         model.holder = None
         if how == "advance":
@@ -215,7 +216,7 @@ class Queue(RuleBasedStateMachine):
             assert row.acquisition_id == model.holder
             if not model.halted and model.state != FINAL:
                 assert row.delay_time == model.due
-        journal = {pk: [] for pk in self.models}
+        journal: dict[uuid.UUID, list[str]] = {pk: [] for pk in self.models}
         for pk, outcome in RecordEvent.objects.order_by("id").values_list("record_id", "outcome"):
             journal[pk].append(outcome)
         assert journal == {pk: model.events for pk, model in self.models.items()}
