@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 RESTART = os.EX_TEMPFAIL
 """Exit status of a cluster that can't go on and would work again after a fresh start."""
@@ -69,6 +71,14 @@ def tied_to_us() -> Callable[[], None]:
     """A `preexec_fn` that ties a started program to this process. For parents without threads."""
     parent = os.getpid()
     return lambda: die_with(parent)
+
+
+def leave(status: int) -> NoReturn:
+    """End this process without taking Python apart piece by piece, which takes half a second where the machine is busy."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def descendants(pid: int) -> list[int]:

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 from django.core.management import CommandError
 from django_q.management.commands.qcluster import Command as DjangoQCommand
 
+from transcriber import processes
 from transcriber.database import missing_migrations
 
 
@@ -22,7 +22,8 @@ class Command(DjangoQCommand):  # type: ignore[misc]
             raise CommandError(f"The database lacks {missing} migration{'s' if missing > 1 else ''}: run manage.py migrate first.")
         from transcriber.cluster import Main  # makes what the processes share
 
-        sys.exit(Main(is_over=nothing_is_due if options.get("run_once") else lambda: False).run())
+        main = Main(is_over=nothing_is_due) if options.get("run_once") else Main()
+        processes.leave(main.run())
 
 
 def nothing_is_due() -> bool:

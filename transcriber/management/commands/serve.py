@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 from django.conf import settings
@@ -9,6 +8,7 @@ from django.core.management import CommandError, call_command
 from django.core.management.base import BaseCommand
 from django.db import connections
 
+from transcriber import processes
 from transcriber.database import migrating, missing_migrations
 from transcriber.service import CannotListen, Supervisor, open_listener
 
@@ -37,7 +37,7 @@ class Command(BaseCommand):
         supervisor.listen_to_signals()
         self.prepare_database()
         self.stdout.write(WELCOME.format(url=f"http://{self.shown(host)}:{listener.getsockname()[1]}"))
-        sys.exit(supervisor.run())
+        processes.leave(supervisor.run())
 
     def prepare_database(self) -> None:
         if missing_migrations():
