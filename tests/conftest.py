@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -77,7 +78,9 @@ def _own_media(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from django.core.files.storage import default_storage
 
     location = tmp_path / "media"
-    monkeypatch.setitem(settings.STORAGES["default"]["OPTIONS"], "location", str(location))
+    configured: Any = settings.STORAGES
+    options = configured["default"]["OPTIONS"]
+    monkeypatch.setitem(options, "location", str(location))
     for name in ("base_location", "location"):
         default_storage.__dict__.pop(name, None)
     if hasattr(default_storage, "_wrapped"):
@@ -86,7 +89,7 @@ def _own_media(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         default_storage._wrapped = empty
         from django.core.files.storage import storages
 
-        storages._storages.pop("default", None)
+        vars(storages)["_storages"].pop("default", None)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 ACCOUNTS = ("postgres", "nobody")
 """Under whom the server runs when the tests run as root: initdb refuses root."""
@@ -62,7 +63,7 @@ class Server:
                 arguments, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder, process_group=0, **self._as()
             )
         deadline = time.monotonic() + 60
-        ready = [self.binaries / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", "tests", "-d", "postgres"]
+        ready = [str(self.binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", "tests", "-d", "postgres"]
         while subprocess.run(ready, check=False).returncode != 0:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError("PostgreSQL did not start:\n" + (self.folder / "log").read_text())
@@ -80,7 +81,7 @@ class Server:
         if done.returncode:
             sys.exit(f"{program} failed: {done.stderr}")
 
-    def _as(self) -> dict[str, object]:
+    def _as(self) -> dict[str, Any]:
         return {"user": self.account, "group": pwd.getpwnam(self.account).pw_gid, "extra_groups": []} if self.account else {}
 
 

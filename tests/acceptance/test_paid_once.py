@@ -55,7 +55,7 @@ def let_the_lease_run_out(service: Service) -> None:
 
 
 def stands(service: Service) -> tuple[str, str, str]:
-    return service.database.query("SELECT state, halt_reason, error_code FROM audio_records")[0]  # type: ignore[return-value]
+    return service.database.query("SELECT state, halt_reason, error_code FROM audio_records")[0]
 
 
 def finish(service: Service, speechkit: SpeechKitServer) -> None:

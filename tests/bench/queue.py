@@ -43,5 +43,4 @@ def main() -> None:
     began, steps = time.perf_counter(), 0
     while worker.work_once():
         steps += 1
-    took = time.perf_counter() - began
-    print(f"no-op steps, one worker: {steps / took:.0f}/s ({steps} steps)")
+    print(f"no-op steps, one worker: {steps / (time.perf_counter() - began):.0f}/s ({steps} steps)")

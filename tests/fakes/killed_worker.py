@@ -76,7 +76,7 @@ def wait_until_it_was_accepted_then_die() -> None:
                 time.sleep(0.01)
         return real(connection)
 
-    http.client.HTTPConnection.getresponse = getresponse  # type: ignore[method-assign]
+    http.client.HTTPConnection.getresponse = getresponse  # type: ignore[method-assign, assignment]
 
 
 def main() -> None:

@@ -92,7 +92,7 @@ def test_payloads_without_a_row_go():
     record = make_record(now=timezone.now())
     recognition = Recognition.objects.create(record=record, provider="scripted")
     recognitions.keep_payload(recognition, b"raw", now=timezone.now())
-    kept = Path(default_storage.path(recognition.payload.name))
+    kept = Path(default_storage.path(str(recognition.payload.name)))
     age(kept, days=30)
     orphan = stored("payloads/7f/left.raw", hours=2)
 

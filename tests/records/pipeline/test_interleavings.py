@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import hypothesis.strategies as st
 import pytest
@@ -38,7 +38,7 @@ class Model:
     halted: bool = False
     attempts: int = 0
     holder: uuid.UUID | None = None
-    due: object = None
+    due: datetime | None = None
     lease_ends: object = None
     events: list[str] = field(default_factory=list)
 

@@ -288,8 +288,8 @@ def test_a_fault_of_the_moment_is_gone_with_the_next_look(case: Case, route: str
         case.server.faults.next(route, fault)
         with pytest.raises(Busy):
             case.poll(attempt)
-    for fault in (Cut(share=0.5), Body(body="<html></html>")):
-        case.server.faults.next(route, fault)
+    for spoiled in (Cut(share=0.5), Body(body="<html></html>")):
+        case.server.faults.next(route, spoiled)
         with pytest.raises((Busy, Transient)):
             case.poll(attempt)
 
