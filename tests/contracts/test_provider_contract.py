@@ -260,7 +260,7 @@ def test_a_provider_that_is_not_there_has_certainly_not_accepted(subject: Subjec
 @over_http
 def test_a_wrong_key_is_nobodys_fault_but_ours(subject: Subject, caplog: pytest.LogCaptureFixture) -> None:
     attempt = subject.attempt()
-    subject.server.keys = set() if subject.provider.name == "speechkit" else {"another"}  # type: ignore[attr-defined]
+    subject.server.keys = {"another"}  # type: ignore[attr-defined]
     with pytest.raises(Misconfigured) as raised:
         subject.recognize(attempt, Beats())
     assert_tells_nothing(subject, raised.value, caplog)
