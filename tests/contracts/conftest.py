@@ -20,7 +20,7 @@ from recognition.providers.speechkit import SpeechKitProvider
 from recognition.providers.whisper import WhisperProvider
 from tests.audio import silence, write_wav
 from tests.fakes import openai_server, speechkit_server
-from tests.fakes.loopback import Loopback
+from tests.fakes.loopback import Delay, Loopback
 from tests.fakes.openai_server import OpenAIServer
 from tests.fakes.provider import HELLO, ScriptedProvider, payload_of
 from tests.fakes.quick import QuickProvider
@@ -61,6 +61,8 @@ class Subject:
     stored: Callable[[], int] = lambda: 0
     """How often the recording was put somewhere."""
     hear_nothing: Callable[[], None] | None = None
+    take_long: Callable[[], None] = lambda: None
+    """Makes the next recognition take the better part of a second, where it would be done at once."""
     between_looks: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
@@ -185,6 +187,7 @@ def _openai(stack: ExitStack, *, paid: bool) -> Subject:
         server=server,
         paid_route="transcriptions",
         secret=openai_server.API_KEY,
+        take_long=lambda: server.faults.next("transcriptions", Delay(seconds=0.8)),
         hear_nothing=lambda: setattr(server, "recognizer", Silence()),
     )
     return subject

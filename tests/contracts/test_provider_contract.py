@@ -30,6 +30,7 @@ from recognition.contract import (
     Utterance,
     Word,
 )
+from recognition.providers import openai
 from tests.contracts.conftest import LOCATION, OVER_HTTP, SUBJECTS, Beats, Subject
 from tests.fakes.loopback import Body, Close, Cut, Fault, Reset, Status
 
@@ -115,6 +116,7 @@ def test_each_submission_has_an_id_of_its_own(subject: Subject) -> None:
 @every
 def test_an_answer_comes_and_the_heart_beats_until_it_does(subject: Subject) -> None:
     beats, attempt = Beats(), subject.attempt()
+    subject.take_long()
     payload = subject.recognize(attempt, beats)
     assert isinstance(payload, bytes)
     assert subject.provider.parse(payload, attempt.options).text
@@ -138,8 +140,10 @@ class Stopping:
 
 
 @pytest.mark.parametrize("subject", [name for name in SUBJECTS if name != "scripted"], indirect=True)
-def test_an_interruption_passes_through_work_that_beats(subject: Subject) -> None:
+def test_an_interruption_passes_through_work_that_beats(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openai.client, "PATIENCE", 0)  # in which a paid answer may still come
     attempt = subject.attempt()
+    subject.take_long()
     with pytest.raises(Stop):
         subject.recognize(attempt, Stopping())
 

@@ -40,8 +40,6 @@ MAX_PAUSE = 3600.0
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 """A server may be silent for hours while it recognizes; that it is gone shows within two minutes all the same."""
 
-Fields = Sequence[tuple[str, str]]
-
 
 class OpenAIClient:
     """`paid`: an answer that is lost leaves open whether money was spent (`OutcomeUnknown`); else it is asked for again (`Transient`)."""
@@ -51,14 +49,14 @@ class OpenAIClient:
         self._auth = _BearerKey(api_key.strip())
         self._paid = paid
 
-    def transcribe(self, recording: Path, fields: Fields, *, seconds: float, beat: Callable[[], None]) -> bytes:
-        """Send the recording, read from the disk as it goes, and give the answer as it came: JSON with a text.
+    def transcribe(self, form: Form, *, seconds: float, beat: Callable[[], None]) -> bytes:
+        """Send the form and give the answer as it came: JSON with a text.
 
         Waits at most `seconds` for a sign of the server. What `beat` raises comes through; a paid answer is waited for a moment longer, and
         given if it comes. For certain nothing was recognized after `NotAccepted`, `Refused`, `Busy` and `Misconfigured`.
         """
         self._auth.check()
-        exchange = _Exchange(self._url, self._auth, _Form(recording, fields), seconds)
+        exchange = _Exchange(self._url, self._auth, form, seconds)
         exchange.start()
         try:
             while not exchange.ended.wait(BEAT_SECONDS):
@@ -131,10 +129,13 @@ def is_transcription(body: bytes) -> bool:
 # ---- the request --------------------------------------------------------------------------------------------------------------------
 
 
-class _Form:
-    """A multipart form that reads its file from the disk while it is sent. Until its last bytes are asked for, nobody can have taken it."""
+class Form:
+    """A multipart form that reads its file from the disk while it is sent. Until its last bytes are asked for, nobody can have taken it.
 
-    def __init__(self, file: Path, fields: Fields) -> None:
+    Raises `OSError` if there is no such file.
+    """
+
+    def __init__(self, file: Path, fields: Sequence[tuple[str, str]]) -> None:
         boundary = uuid.uuid4().hex
         parts = [f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in fields]
         parts.append(
@@ -168,7 +169,7 @@ class _Form:
 class _Exchange(threading.Thread):
     """The request at work. Once it has `ended`, there is an `error`, or a `status` with `headers` and `body`."""
 
-    def __init__(self, url: str, auth: AuthBase, form: _Form, seconds: float) -> None:
+    def __init__(self, url: str, auth: AuthBase, form: Form, seconds: float) -> None:
         super().__init__(name="transcription", daemon=True)
         self._url, self._auth, self.form, self._seconds = url, auth, form, seconds
         self._connections: list[Any] = []

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recognition.contract import Answered, Attempt, Audio, Heartbeat, Limits, Misconfigured, NotAccepted, Refused, Transcript
-from recognition.providers.openai.client import OpenAIClient
+from recognition.providers.openai.client import Form, OpenAIClient
 from recognition.providers.openai.parse import parse
 
 OPENAI_HOST = "api.openai.com"
@@ -89,15 +89,13 @@ class OpenAIProvider:
         pass
 
     def _transcribe(self, attempt: Attempt, heartbeat: Heartbeat) -> bytes:
-        heartbeat.beat()
         with ExitStack() as stack:
             try:
-                recording = stack.enter_context(self._open_source(attempt.source_uri))
+                form = Form(stack.enter_context(self._open_source(attempt.source_uri)), _fields(attempt.options))
             except Exception as error:  # whatever the storage raises: nothing has been sent yet
                 raise NotAccepted("source_missing", f"The normalized recording could not be read ({type(error).__name__}).") from error
             return self._client.transcribe(
-                recording,
-                _fields(attempt.options),
+                form,
                 seconds=SHORTEST_PATIENCE + PATIENCE_FACTOR * attempt.duration_ms / 1000,
                 beat=heartbeat.beat,
             )

@@ -48,6 +48,7 @@ def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint,
             turn.worked()
             checkpoint.write(recognition, source_uri=source_uri)
         with call(provider, "submit", record=record, heartbeat=heartbeat, clock=checkpoint.clock) as turn:
+            heartbeat.beat()  # whoever must stop begins no paid call
             if provider.costs_money and not checkpoint.mark_submission(recognition):
                 return _unconfirmed()
             with heartbeat.unhurried():
