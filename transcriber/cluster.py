@@ -140,8 +140,8 @@ class Main:
         self._wait(lambda: len(seats.free()) == seats.number, STOP_WITHIN_S)
         if not fault:
             self._wait(lambda: not self.sentinel.is_alive(), TIDY_WITHIN_S)
-        if left := len(seats.free()) - seats.number:
-            logger.warning("%d steps could not be ended in time; their workers are killed", -left)
+        if left := seats.number - len(seats.free()):
+            logger.warning("steps that could not be ended in time: %d; their workers are killed", left)
         processes.kill_descendants()
         logger.info("stopped")
         return processes.RESTART if fault else os.EX_OK

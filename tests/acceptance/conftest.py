@@ -39,7 +39,7 @@ def make_service(server: str | None, migrated: Database, tmp_path: Path) -> Iter
         return service
 
     yield make
-    for service in made:
+    for service in reversed(made):
         print(f"---- log of {service.data.name}\n{service.log}")
         service.end()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import psutil
@@ -109,6 +110,19 @@ def test_nothing_outlives_the_supervisor(service: Service) -> None:
 
     wait_for(lambda: not service.processes(), within=10)
     assert not service.is_healthy()
+
+
+def test_a_cluster_that_hands_out_no_seats_ends_to_be_started_again(make_service: MakeService) -> None:
+    service = make_service(TRANSCRIBER_PIPELINE_WORKERS="2")
+    service.start("qcluster")
+
+    service.named("q-pusher")[0].suspend()
+    kill(*service.named("q-seat-1"))
+
+    wait_for(lambda: service.status is not None, within=60)
+    assert service.status == os.EX_TEMPFAIL
+    assert "the cluster must be started again: a free seat is not filled" in service.log
+    assert not service.processes()
 
 
 def kill(*processes: psutil.Process) -> None:

@@ -30,6 +30,26 @@ def test_two_services_run_side_by_side(make_service: MakeService) -> None:
     assert other.is_healthy()
 
 
+def test_two_services_make_one_database_at_once(make_service: MakeService, server: str | None) -> None:
+    one, other = make_service(), make_service()
+    for service in (one, other):
+        service.database.drop()
+        service.database.path.unlink(missing_ok=True)
+    if server:
+        one.database.create()
+        other.environment["DATABASE_URL"] = one.environment["DATABASE_URL"]
+    other.environment["TRANSCRIBER_DATA"] = str(one.data)
+
+    for service in (one, other):
+        service.launch("serve")
+    for service in (one, other):
+        wait_for(lambda service=service: "2 workers ready" in service.log and service.is_healthy(), within=60)  # type: ignore[misc]
+    one.put(4)
+
+    wait_for(lambda: one.states() == {"done": 4}, within=60)
+    assert "Traceback" not in one.log + other.log
+
+
 def test_the_service_makes_its_database_and_says_where_it_is(make_service: MakeService, server: str | None) -> None:
     service = make_service()
     service.database.drop()
