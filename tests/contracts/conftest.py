@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
@@ -28,7 +29,8 @@ from tests.fakes.recognizers import Silence
 from tests.fakes.s3 import REGION, S3
 from tests.fakes.speechkit_server import SpeechKitServer
 
-RECORDING = Path(__file__).parents[2] / "transcriber" / "demo" / "recording.ogg"
+ROOT = Path(__file__).parents[2]
+RECORDING = ROOT / "transcriber" / "demo" / "recording.ogg"
 LOCATION = "records/01/personal-name.ogg"
 """A name of which nothing may be told to anybody but the storage."""
 
@@ -204,6 +206,14 @@ def _scripted(stack: ExitStack, request: pytest.FixtureRequest) -> Subject:
     return subject
 
 
+def _documented(stack: ExitStack, request: pytest.FixtureRequest) -> Subject:
+    """The provider that docs/providers.md shows to whoever writes one."""
+    (source,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "providers.md").read_text(), re.MULTILINE | re.DOTALL)
+    page: dict[str, Any] = {}
+    exec(source, page)
+    return Subject(page["Parrot"])
+
+
 SUBJECTS: dict[str, Callable[[ExitStack, pytest.FixtureRequest], Subject]] = {
     "whisper": _whisper,
     "speechkit": _speechkit,
@@ -211,6 +221,7 @@ SUBJECTS: dict[str, Callable[[ExitStack, pytest.FixtureRequest], Subject]] = {
     "openai, free": lambda stack, _: _openai(stack, paid=False),
     "scripted": _scripted,
     "quick": lambda stack, _: Subject(QuickProvider),
+    "documented": _documented,
 }
 OVER_HTTP = ("speechkit", "openai, paid", "openai, free")
 
