@@ -71,6 +71,7 @@ def page_of(record_id: uuid.UUID, *, now: datetime) -> dict[str, Any]:
         "states": _states(record),
         "standing": words.standing(record, journal, has_external_id=has_external_id, now=now),
         "can_halt": record.state != FINAL and not record.halted_at,
+        "can_confirm": record.halt_reason == HaltReason.UNCONFIRMED and not has_external_id,
         "can_resume": bool(record.halted_at) and (record.halt_reason != HaltReason.UNCONFIRMED or has_external_id),
         "files": _files(record),
         "transcript": record.transcript_text,

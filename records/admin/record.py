@@ -201,6 +201,7 @@ class AudioRecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # no generi
             ("halt", "halt/", self.halt_one),
             ("resume", "resume/", self.resume_one),
             ("restart", "restart/", self.restart_one),
+            ("confirm", "confirm/", self.confirm_one),
             ("file", "files/<str:kind>/", self.file_of_one),
             ("payload", "recognitions/<uuid:recognition_id>/payload/", self.payload_of_one),
         ]
@@ -222,6 +223,48 @@ class AudioRecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # no generi
             raise PermissionDenied
         page = _page_url(object_id)
         return self._restart(request, AudioRecord.objects.filter(pk=object_id), carried=[], back=page) or HttpResponseRedirect(page)
+
+    def confirm_one(self, request: HttpRequest, object_id: uuid.UUID) -> HttpResponse:
+        """Answer for a paid submission whose outcome is unknown: the operation's id, or submit again. Each is ticked off before it is done."""
+        record = self._get(object_id)
+        if not self.has_change_permission(request, record):
+            raise PermissionDenied
+        complaint = ""
+        if request.method == "POST":
+            external_id = request.POST.get("external_id", "").strip()
+            if "confirmed" not in request.POST:
+                complaint = "Tick that you have looked it up at the provider."
+            elif request.POST.get("answer") == "id" and not 0 < len(external_id) <= 50:
+                complaint = "An operation's id has 1 to 50 characters."
+            elif request.POST.get("answer") in ("id", "again"):
+                complaint = self._confirm(request, record, external_id if request.POST["answer"] == "id" else None)
+                if not complaint:
+                    return HttpResponseRedirect(_page_url(object_id))
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "media": self.media,
+            "title": "Unconfirmed submission",
+            "record": record,
+            "recognition": record.recognition,
+            "complaint": complaint,
+            "external_id": request.POST.get("external_id", ""),
+            "back": _page_url(object_id),
+        }
+        return TemplateResponse(request, "admin/records/audiorecord/confirm.html", context)
+
+    def _confirm(self, request: HttpRequest, record: AudioRecord, external_id: str | None) -> str:
+        """What is wrong; empty once it is done."""
+        try:
+            control.confirm_submission(record, external_id=external_id, by=_by(request), now=timezone.now())
+        except control.NotUnconfirmed:
+            return "This record does not stand as unconfirmed any more."
+        except control.IdKnownElsewhere:
+            return "That operation belongs to another recognition already."
+        self.message_user(
+            request, "It goes on: the operation is polled." if external_id else "It is submitted again, as a new recognition."
+        )
+        return ""
 
     def _act_on_one(self, request: HttpRequest, object_id: uuid.UUID, act: Any) -> HttpResponse:
         if request.method != "POST":

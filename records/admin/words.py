@@ -112,9 +112,8 @@ def _halted(record: AudioRecord, journal: Sequence[RecordEvent], step: str, *, h
         case HaltReason.UNCONFIRMED:
             return Standing(
                 f"{since}, because nobody knows whether the provider accepted the submission: {record.error_text}",
-                "Look it up at the provider. If the operation is there: "
-                f"manage.py confirm_submission {record.pk} --external-id ID. "
-                f"If it is not: manage.py confirm_submission {record.pk} --submit-again, which may be paid a second time.",
+                "Look it up at the provider, then answer here: with the operation's id if it is there, else by submitting again, which is paid for. "
+                f"The same from a shell: manage.py confirm_submission {record.pk} --external-id ID | --submit-again",
             )
 
 

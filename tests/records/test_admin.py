@@ -18,6 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from recognition.models import Recognition
 from records.admin.listing import CappedPaginator
 from records.models import AudioRecord, RecordEvent
 from records.states import EventOutcome, HaltReason, Origin, State
@@ -404,6 +405,60 @@ def test_an_unconfirmed_record_offers_no_resume_but_says_what_to_do(browser: Cli
     page = browser.get(page_of(record))
     assert f"{LIST}{record.pk}/resume/" not in page.content.decode()
     assert f"confirm_submission {record.pk} --external-id" in text_of(page)
+    assert f"{LIST}{record.pk}/confirm/" in page.content.decode()
+
+
+@pytest.fixture
+def unconfirmed() -> AudioRecord:
+    record = halted(HaltReason.UNCONFIRMED)
+    record.recognition = Recognition.objects.create(record=record, provider="speechkit", submit_started_at=timezone.now())
+    record.save()
+    return record
+
+
+def test_the_operation_s_id_is_entered_after_a_confirmation(browser: Client, operator: User, unconfirmed: AudioRecord) -> None:
+    asked = browser.post(f"{LIST}{unconfirmed.pk}/confirm/", {"answer": "id", "external_id": "f8d-found"})
+    assert "Tick that you have looked it up" in text_of(asked)
+    unconfirmed.refresh_from_db()
+    assert unconfirmed.halted_at is not None
+
+    browser.post(f"{LIST}{unconfirmed.pk}/confirm/", {"answer": "id", "external_id": " f8d-found ", "confirmed": "on"})
+
+    unconfirmed.refresh_from_db()
+    assert (unconfirmed.halted_at, unconfirmed.recognition.external_id) == (None, "f8d-found")
+    assert unconfirmed.events.get().actor == operator
+
+
+def test_submitting_again_makes_room_for_a_new_recognition(browser: Client, unconfirmed: AudioRecord) -> None:
+    browser.post(f"{LIST}{unconfirmed.pk}/confirm/", {"answer": "again", "confirmed": "on"})
+    unconfirmed.refresh_from_db()
+    assert (unconfirmed.halted_at, unconfirmed.recognition) == (None, None)
+    assert unconfirmed.recognitions.count() == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"answer": "id", "external_id": "", "confirmed": "on"},
+        {"answer": "id", "external_id": "x" * 51, "confirmed": "on"},
+        {"confirmed": "on"},
+    ],
+)
+def test_no_answer_changes_nothing(answer: dict[str, str], browser: Client, unconfirmed: AudioRecord) -> None:
+    assert browser.post(f"{LIST}{unconfirmed.pk}/confirm/", answer).status_code == 200
+    unconfirmed.refresh_from_db()
+    assert unconfirmed.halt_reason == HaltReason.UNCONFIRMED
+
+
+def test_an_answer_that_comes_too_late_says_so(browser: Client) -> None:
+    record = halted()
+    page = browser.post(f"{LIST}{record.pk}/confirm/", {"answer": "again", "confirmed": "on"})
+    assert "does not stand as unconfirmed any more" in text_of(page)
+
+
+def test_who_may_only_look_may_not_answer(viewer: Client, unconfirmed: AudioRecord) -> None:
+    assert viewer.get(f"{LIST}{unconfirmed.pk}/confirm/").status_code == 403
+    assert viewer.post(f"{LIST}{unconfirmed.pk}/confirm/", {"answer": "again", "confirmed": "on"}).status_code == 403
 
 
 def test_title_and_brief_are_edited_and_nothing_else_even_if_it_is_sent(browser: Client) -> None:
