@@ -1,11 +1,11 @@
 # The commands of this project. Each sets up what it needs in .venv and ./var first, and only what is missing there.
 
 BIN := .venv/bin
-CODE := transcriber records recognition topics tests set_up.py manage.py
+CODE := transcriber records recognition topics tests manage.py
 # The first Python that is new enough; the one of .venv where it is there.
 PYTHONS := $(BIN)/python python3.13 python3.12 python3.11 python3 python
 set_up = @for python in $(PYTHONS); do \
-	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then exec $$python set_up.py $(1); fi; done; \
+	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then exec $$python transcriber/set_up.py $(1); fi; done; \
 	echo "Set-up: no Python 3.11 or newer was found; install one and run this again." >&2; exit 1
 
 .PHONY: help demo demo-speechkit run test check fix lock bench clean runtime dev

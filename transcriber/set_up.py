@@ -1,4 +1,4 @@
-"""Make `.venv` and the database ready for a command, doing only what is missing: `python set_up.py runtime` (or `dev`).
+"""Make `.venv` and the database ready for a command, doing only what is missing: `python transcriber/set_up.py runtime` (or `dev`).
 
 Runs under any Python from 3.11 on, before anything is installed, so it uses the standard library alone. The Makefile calls it.
 """
@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LOCKS = {"runtime": "requirements.lock", "dev": "requirements-dev.lock"}
@@ -164,5 +164,5 @@ def _last_line(output: str) -> str:
 
 if __name__ == "__main__":
     if sys.argv[1:] not in (["runtime"], ["dev"]):
-        sys.exit("usage: python set_up.py runtime|dev")
+        sys.exit("usage: python transcriber/set_up.py runtime|dev")
     sys.exit(main(sys.argv[1]))
