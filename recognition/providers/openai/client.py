@@ -15,8 +15,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
 from recognition.contract import Busy, Misconfigured, NotAccepted, OutcomeUnknown, ProviderError, Refused, Transient
+from recognition.providers.retry_after import pause_of
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +35,6 @@ PATIENCE = 4.0
 """Seconds in which a paid answer may still come after we were told to stop; a worker has six."""
 CHUNK = 2**16
 MAX_ANSWER = 2**28
-MAX_PAUSE = 3600.0
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 """A server may be silent for hours while it recognizes; that it is gone shows within two minutes all the same."""
 
@@ -110,7 +108,7 @@ class OpenAIClient:
                 raise self._unclear("provider_failed", f"The server in [openai] base_url answered with an error ({status})")
 
     def _busy(self, exchange: _Exchange) -> Busy:
-        return Busy("provider_busy", "The server asks to come back later.", retry_after=_pause(exchange.headers.get("Retry-After", "")))
+        return Busy("provider_busy", "The server asks to come back later.", retry_after=pause_of(exchange.headers.get("Retry-After", "")))
 
     def _unclear(self, code: str, sentence: str) -> ProviderError:
         if self._paid:
@@ -297,20 +295,6 @@ def _misconfigured(status: int) -> Misconfigured:
             return Misconfigured(
                 "provider_model", f"The model in [openai] model is not there, or [openai] base_url is not the server's API ({status})."
             )
-
-
-def _pause(retry_after: str) -> float:
-    """Seconds; the header has them, or a date."""
-    seconds = Busy.retry_after
-    if re.fullmatch(r"\s*\d{1,9}(\.\d{1,9})?\s*", retry_after):
-        seconds = float(retry_after)
-    elif retry_after:
-        try:
-            date = parsedate_to_datetime(retry_after)
-        except (ValueError, OverflowError):
-            return seconds
-        seconds = (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
-    return min(max(seconds, 1.0), MAX_PAUSE)
 
 
 def _trace_of(exchange: _Exchange) -> str:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -24,6 +23,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
 from recognition.contract import Busy, Misconfigured, NotAccepted, OutcomeUnknown, ProviderError, Refused, Transient
+from recognition.providers.retry_after import pause_of
 from recognition.providers.speechkit.status import grpc_code
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,6 @@ MAX_ANSWER = 2**20
 MAX_RESULT = 2**28
 """Bytes. The result of four hours is some tens of megabytes."""
 MAX_ID = 50
-MAX_PAUSE = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,21 +278,7 @@ def _refusal_of_submission(answer: Answer) -> ProviderError:
 
 
 def _busy(answer: Answer) -> Busy:
-    return Busy("provider_busy", "SpeechKit asks to come back later.", retry_after=_pause(answer.headers.get("Retry-After", "")))
-
-
-def _pause(retry_after: str) -> float:
-    """Seconds; the header has them, or a date."""
-    seconds = Busy.retry_after
-    if re.fullmatch(r"\s*\d{1,9}(\.\d{1,9})?\s*", retry_after):
-        seconds = float(retry_after)
-    elif retry_after:
-        try:
-            date = parsedate_to_datetime(retry_after)
-        except (ValueError, OverflowError):
-            return seconds
-        seconds = (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
-    return min(max(seconds, 1.0), MAX_PAUSE)
+    return Busy("provider_busy", "SpeechKit asks to come back later.", retry_after=pause_of(answer.headers.get("Retry-After", "")))
 
 
 def _misconfigured(status: int) -> Misconfigured:
