@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.conftest import MakeService
 from tests.acceptance.service import Service
 from tests.fakes.killed_worker import POINTS
-from tests.fakes.loopback import Reset, Status
+from tests.fakes.loopback import Delay, Reset, Status
 from tests.fakes.s3 import S3
 from tests.fakes.speechkit_server import SpeechKitServer
 
@@ -99,6 +99,7 @@ def test_every_point_stands_in_one_of_the_three_parts():
     [
         pytest.param(Reset(acted=True), 1, id="reset-after-acceptance"),
         pytest.param(Reset(), 0, id="reset-before-acceptance"),
+        pytest.param(Delay(seconds=3.0, acted=True), 1, id="timeout-after-acceptance"),
         pytest.param(Status(status=503, acted=True), 1, id="503-after-acceptance"),
         pytest.param(Status(status=502, shape="html"), 0, id="502-html"),
     ],
@@ -106,6 +107,8 @@ def test_every_point_stands_in_one_of_the_three_parts():
 def test_an_answer_that_is_lost_is_never_asked_for_again_by_itself(fault, paid: int, service: Service, speechkit: SpeechKitServer):
     service.put()
     speechkit.faults.next("submit", fault)
+    if isinstance(fault, Delay):
+        service.environment["IMPATIENT"] = "1.0"
 
     finish(service, speechkit)
     finish(service, speechkit)

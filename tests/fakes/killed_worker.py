@@ -3,7 +3,8 @@
     python -m tests.fakes.killed_worker after:mark
 
 A point is `before:` or `after:` a write or a call of the submit step; `sent` is the moment in which the paid request has reached the provider
-and its answer has not been read. With no argument it just works.
+and its answer has not been read. With no argument it just works. `IMPATIENT=0.5` in the environment: the paid request waits no longer for its
+answer than that.
 """
 
 from __future__ import annotations
@@ -86,6 +87,9 @@ def main() -> None:
     from records.pipeline.dispatch import Worker
     from records.states import State
 
+    if "IMPATIENT" in os.environ:
+        client: Any = importlib.import_module("recognition.providers.speechkit.client")
+        client.SUBMIT_TIMEOUT = float(os.environ["IMPATIENT"])
     worker = Worker()
     if len(sys.argv) > 1:
         # Up to the submit step nothing is armed: the points are those of that step.
