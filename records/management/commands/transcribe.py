@@ -9,6 +9,7 @@ import uuid
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -28,6 +29,12 @@ from records.states import FINAL, HaltReason
 FORMATS = ("txt", "json", "srt", "vtt")
 BAD_INPUT, OTHER = 2, 1
 STOPPED_BY_CTRL_C = 130
+LONGEST_WAIT = timedelta(minutes=2)
+"""What lies further off is not waited for: a key or a model that has to be mended first, as a rule."""
+
+
+class StillWaiting(Exception):
+    """The record can't go on now; the message says why."""
 
 
 class Command(BaseCommand):
@@ -61,6 +68,9 @@ class Command(BaseCommand):
         display = Progress(sys.stderr)
         try:
             reached = _work_until_it_stands(record.pk, display)
+        except StillWaiting as wait:
+            display.end()
+            raise CommandError(str(wait), returncode=OTHER) from None
         except KeyboardInterrupt:
             display.end()
             self.stderr.write(f"Interrupted. Record {record.pk} stays, and goes on when workers run.")
@@ -81,6 +91,9 @@ def _work_until_it_stands(record_id: uuid.UUID, display: Progress) -> AudioRecor
         record = AudioRecord.objects.select_related("structure").get(pk=record_id)
         if record.state == FINAL or record.halted_at is not None:
             return record
+        if record.acquisition_id is None and record.delay_time - timezone.now() > LONGEST_WAIT:
+            why = record.error_text or "The provider asks to come back later."
+            raise StillWaiting(f"{why} Record {record.pk} stays, and goes on when workers run.")
         display.show(record)
         with display.following(record_id):
             worked = worker.work_once(record_id)

@@ -1,0 +1,99 @@
+"""`manage.py transcribe`: the transcript alone on standard output, and an exit status that scripts can use."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import MakeService
+from tests.acceptance.service import ROOT, Service, wait_for
+from tests.factories import wav_bytes
+
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("transcribe")]
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Path:
+    path = tmp_path / "secret name.wav"
+    path.write_bytes(wav_bytes(tmp_path))
+    return path
+
+
+def transcribe(service: Service, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return service.run("manage.py", "transcribe", *map(str, arguments), check=False)
+
+
+def test_the_transcript_alone_on_standard_output(service: Service, talk: Path):
+    done = transcribe(service, talk)
+    assert (done.returncode, done.stdout) == (0, "Quick.\n")
+    assert done.stderr.split() == ["normalize", "submit", "poll", "finish"]
+    assert service.records() == [("done", 0, False)]
+
+
+def test_every_format_and_the_owner(service: Service, talk: Path):
+    structure = json.loads(transcribe(service, talk, "--format", "json", "--owner", "anna").stdout)
+    assert (structure["version"], structure["utterances"][0]["text"]) == (1, "Quick.")
+    assert transcribe(service, talk, "--format", "srt").stdout == "1\n00:00:00,000 --> 00:00:00,500\nQuick.\n\n"
+    assert transcribe(service, talk, "--format", "vtt").stdout.startswith("WEBVTT\n")
+    owners = service.database.query("SELECT u.username FROM audio_records r JOIN auth_user u ON u.id = r.owner_id ORDER BY r.id")
+    assert owners == [("anna",), ("command",), ("command",)]
+
+
+def test_a_recording_that_is_none(service: Service, tmp_path: Path):
+    (tmp_path / "secret name.mp3").write_text("These are words, and not a recording. " * 20)
+    refused = transcribe(service, tmp_path / "secret name.mp3")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "This is not an audio or video recording." in refused.stderr
+    assert "secret" not in refused.stderr
+
+
+@pytest.mark.parametrize("contents", [None, b""], ids=["absent", "empty"])
+def test_a_file_that_cant_be_taken_in(contents: bytes | None, service: Service, tmp_path: Path):
+    if contents is not None:
+        (tmp_path / "talk.wav").write_bytes(contents)
+    refused = transcribe(service, tmp_path / "talk.wav")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert service.records() == []
+
+
+def test_a_provider_that_does_not_work_is_said_and_the_record_stays(make_service: MakeService, talk: Path):
+    service = make_service(TRANSCRIBER_RECOGNITION_PROVIDER="no.such.Provider")
+    waiting = transcribe(service, talk)
+    assert (waiting.returncode, waiting.stdout) == (1, "")
+    assert "There is no provider 'no.such.Provider'." in waiting.stderr
+    assert service.records() == [("normalized", 0, False)]
+
+
+def test_ctrl_c_gives_the_record_back(make_service: MakeService, talk: Path):
+    service = make_service(QUICK_SECONDS="60")
+    command = subprocess.Popen(
+        [sys.executable, "manage.py", "transcribe", str(talk)], cwd=ROOT, env=service.environment, stderr=subprocess.PIPE, text=True
+    )
+    wait_for(lambda: service.records() == [("submitted", 0, True)], within=30)
+    command.send_signal(signal.SIGINT)
+    _, told = command.communicate(timeout=10)
+    assert command.returncode == 130
+    assert "Interrupted." in told
+    assert "Traceback" not in told
+    assert service.records() == [("submitted", 0, False)]
+
+
+def test_it_waits_where_a_running_worker_was_faster(make_service: MakeService, talk: Path):
+    service = make_service()
+    service.start("qcluster")
+    done = [transcribe(service, talk) for _ in range(3)]
+    assert [one.stdout for one in done] == ["Quick.\n"] * 3
+    service.stop()
+
+
+@pytest.mark.no_database
+def test_with_the_default_engine_and_the_recording_that_comes_along(make_service: MakeService):
+    service = make_service(TRANSCRIBER_RECOGNITION_PROVIDER="whisper")
+    done = transcribe(service, ROOT / "transcriber" / "demo" / "recording.ogg", "--language", "en")
+    assert done.returncode == 0, done.stderr
+    assert "Welcome to the meeting." in done.stdout
