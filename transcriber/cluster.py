@@ -22,7 +22,7 @@ from django.db import connections
 from django_q import cluster as django_q_cluster
 from django_q.scheduler import scheduler
 
-from transcriber import processes
+from transcriber import attendance, processes
 from transcriber.seats import Counter, Flag, housekeeping_begun, housekeeping_ended, seats, stop
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,9 @@ class Sentinel(django_q_cluster.Sentinel):  # type: ignore[misc]
     def spawn_process(self, target: Any, *arguments: Any) -> Any:
         with processes.naming_forks(f"q-{target.__name__}"):
             return super().spawn_process(target, *arguments)
+
+    def spawn_pusher(self) -> Any:
+        return self.spawn_process(pusher, self.task_queue, self.event_out, self.broker)
 
     def guard(self) -> None:
         self.start_event.set()
@@ -103,6 +106,12 @@ class Sentinel(django_q_cluster.Sentinel):  # type: ignore[misc]
         logger.error("%s (%d) died", what, process.pid)
         frozen.set()
         self.stop_event.set()
+
+
+def pusher(*arguments: Any) -> None:
+    """django-q2's, which hands out the seats; beside that it reports who sits in them."""
+    attendance.begin()
+    django_q_cluster.pusher(*arguments)
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:

@@ -18,7 +18,10 @@ import tempfile
 import time
 import traceback
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from django.conf import settings
@@ -40,6 +43,7 @@ RECYCLE_AFTER_STEPS = 2000
 SETTLING_STEPS = 50
 GROWTH = 2**30
 HOUSEKEEPING_EVERY_S = 60.0
+_NOTHING = bytes(16)
 
 
 class Flag:
@@ -76,6 +80,14 @@ class Counter:
         return int(self._raw.value)
 
 
+@dataclass(frozen=True)
+class Sitter:
+    pid: int
+    since: datetime
+    record_id: uuid.UUID | None
+    """What is worked on."""
+
+
 class Seats:
     """The seats of one cluster.
 
@@ -89,6 +101,8 @@ class Seats:
             self._file = os.dup(file.fileno())  # open as long as the process lives
         self._offered_at = _fork.RawArray(ctypes.c_double, max(number, 1))
         self._pids = _fork.RawArray(ctypes.c_long, max(number, 1))
+        self._since = _fork.RawArray(ctypes.c_double, max(number, 1))
+        self._records = _fork.RawArray(ctypes.c_char * 16, max(number, 1))
 
     def free(self) -> list[int]:
         """The seats that nobody sits in."""
@@ -106,8 +120,25 @@ class Seats:
         """Sit down. False if somebody sits there: a token that is slow to be taken is offered twice."""
         if not self._lock(seat):
             return False
+        self._records[seat].raw = _NOTHING
+        self._since[seat] = time.time()
         self._pids[seat] = os.getpid()
         return True
+
+    def hold(self, seat: int, record_id: uuid.UUID | None) -> None:
+        """Say what is worked on in that seat."""
+        self._records[seat].raw = record_id.bytes if record_id else _NOTHING
+
+    def sitting(self) -> dict[int, Sitter]:
+        """Who sits where."""
+        free = self.free()
+        found = {}
+        for seat in range(self.number):
+            pid, record = self._pids[seat], self._records[seat].raw
+            if seat not in free and pid:
+                since = datetime.fromtimestamp(self._since[seat], tz=UTC)
+                found[seat] = Sitter(pid, since, None if record == _NOTHING else uuid.UUID(bytes=record))
+        return found
 
     def leave(self, seat: int) -> None:
         self._pids[seat] = 0
@@ -137,6 +168,7 @@ class Seats:
 
 seats = Seats(settings.TRANSCRIBER.pipeline.workers)
 stop = Flag()
+cluster = uuid.uuid4()
 housekeeping_begun = Counter()
 housekeeping_ended = Counter()
 _housekeeping_offered_at = _fork.RawValue(ctypes.c_double, 0)
@@ -198,13 +230,13 @@ def sit(seat: int) -> None:
         return
     processes.name_process(f"q-seat-{seat}")
     try:
-        _work(os.getppid())
+        _work(os.getppid(), holding=partial(seats.hold, seat))
     finally:
         seats.leave(seat)
 
 
-def _work(parent: int) -> None:
-    worker = Worker(stop=stop.is_set, end_process=_end_process)
+def _work(parent: int, *, holding: Callable[[uuid.UUID | None], None] = lambda record_id: None) -> None:
+    worker = Worker(stop=stop.is_set, end_process=_end_process, holding=holding)
     steps = 0
     settled = 0
     while not stop.is_set() and os.getppid() == parent:

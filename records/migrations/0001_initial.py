@@ -100,6 +100,25 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='SeatedWorker',
+            fields=[
+                ('id', models.UUIDField(default=records.models.base.new_id, editable=False, primary_key=True, serialize=False)),
+                ('created', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('updated', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('cluster', models.UUIDField(help_text='Fresh at each start of a cluster.')),
+                ('seat', models.PositiveIntegerField()),
+                ('host', models.CharField(max_length=255)),
+                ('pid', models.PositiveIntegerField()),
+                ('started_at', models.DateTimeField(help_text='When the process took the seat.')),
+                ('seen_at', models.DateTimeField()),
+                ('record_id', models.UUIDField(blank=True, help_text='What it worked on then; no link, since the record may be gone.', null=True)),
+            ],
+            options={
+                'db_table': 'workers',
+                'constraints': [models.UniqueConstraint(fields=('cluster', 'seat'), name='workers_one_per_seat')],
+            },
+        ),
+        migrations.CreateModel(
             name='IntakeKey',
             fields=[
                 ('id', models.UUIDField(default=records.models.base.new_id, editable=False, primary_key=True, serialize=False)),

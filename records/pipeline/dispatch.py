@@ -45,6 +45,8 @@ class Worker:
     stop: Callable[[], bool] = lambda: False
     end_process: Callable[[], None] | None = None
     """Ends this process at once, where a step can't be interrupted otherwise. None: it is waited for."""
+    holding: Callable[[uuid.UUID | None], None] = lambda record_id: None
+    """Told what is being worked on; None: nothing any more."""
 
     def work_once(self, record_id: uuid.UUID | None = None) -> bool:
         """Take one record that is due (or the given one, if it is) through one step. False if there was none."""
@@ -53,10 +55,13 @@ class Worker:
         acquisition = acquire(self.table, now=self.clock(), record_id=record_id)
         if acquisition is None:
             return False
+        self.holding(acquisition.record_id)
         try:
             self._work(acquisition)
         except LeaseLost:
             logger.info("record %s was lost to another or to a person; nothing written", acquisition.record_id)
+        finally:
+            self.holding(None)
         return True
 
     def _work(self, acquisition: Acquisition) -> None:
