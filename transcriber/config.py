@@ -118,6 +118,9 @@ class Web:
     listen: str = _key("127.0.0.1", _text, "Address the web server listens on; the port is PORT of the environment (8000).")
     threads: int = _key(32, _positive, "Requests served at once by the web server.")
     time_zone: str = _key("UTC", _text, "Time zone in which times are shown.")
+    metrics_token: str = _secret(
+        "What a Prometheus elsewhere sends as a bearer token to read /metrics; without it only this machine may, and with https nobody."
+    )
     debug: bool = _key(False, _truth, "Show error details in the browser. Never where others can reach it.")
 
 

@@ -1,18 +1,15 @@
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse
 from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
 from records.api.errors import UnknownAddress
-
-
-def healthz(request: HttpRequest) -> HttpResponse:
-    """The process serves."""
-    return HttpResponse("ok\n", content_type="text/plain")
-
+from transcriber.health import healthz, readyz
+from transcriber.metrics import metrics
 
 urlpatterns = [
     path("healthz", healthz),
+    path("readyz", readyz),
+    path("metrics", metrics),
     path("admin/", admin.site.urls),
     path("api/v1/", include("records.api.urls")),
     path("api/v1/", include("topics.api.urls")),

@@ -11,7 +11,7 @@ from records.models import SeatedWorker
 from records.pipeline.dispatch import Worker
 from tests.factories import make_record
 from transcriber import attendance
-from transcriber.seats import Seats
+from transcriber.seats import Seats, cluster
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +33,7 @@ def test_who_sits_is_reported_with_what_he_does(seats, now):
     attendance.report(now=now)
 
     row = SeatedWorker.objects.get()
-    assert (row.cluster, row.seat, row.pid, row.record_id, row.seen_at) == (attendance.cluster, 1, os.getpid(), record_id, now)
+    assert (row.cluster, row.seat, row.pid, row.record_id, row.seen_at) == (cluster, 1, os.getpid(), record_id, now)
     assert abs(row.started_at - timezone.now()) < timedelta(minutes=1)
 
 
@@ -61,11 +61,12 @@ def test_two_clusters_are_counted_together_and_who_is_not_seen_is_gone(seats, no
 
 def test_rows_that_nobody_needs_are_removed_after_a_day(seats, now, monkeypatch):
     attendance.report(now=now)
-    monkeypatch.setattr(attendance, "cluster", uuid.uuid4())
+    another = uuid.uuid4()
+    monkeypatch.setattr(attendance, "cluster", another)
 
     attendance.report(now=now + timedelta(days=1, seconds=1))
 
-    assert SeatedWorker.objects.get().cluster == attendance.cluster
+    assert SeatedWorker.objects.get().cluster == another
 
 
 def test_a_worker_tells_what_it_works_on(now, clock, rules, scripted):

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import re
+import uuid
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from recognition.models import ProviderGate
+from records.models import AudioRecord, RecordEvent, SeatedWorker
+from records.operations import control
+from records.operations.control import By
+from records.states import EventOutcome, HaltReason, Origin, State
+from tests.factories import make_record, make_user
+from transcriber.metrics import Journal, Queue
+
+pytestmark = pytest.mark.django_db
+
+
+def read(collector) -> dict[str, float]:
+    """`name{label=value,…}` → value, as Prometheus reads what we send."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return parsed(generate_latest(registry).decode())
+
+
+def parsed(text: str) -> dict[str, float]:
+    return {
+        sample.name + "{" + ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items())) + "}": sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    }
+
+
+def event(record, *, created, step="poll", outcome=EventOutcome.ADVANCED, origin=Origin.WORKER, ms=1500) -> None:
+    RecordEvent.objects.create(record=record, created=created, step=step, outcome=outcome, origin=origin, duration_ms=ms)
+
+
+# ---- how things stand ---------------------------------------------------------------------------------------------------------------
+
+
+def test_records_are_counted_by_state_and_reason_and_their_ages_told(now):
+    make_record(State.UPLOADED, now=now - timedelta(seconds=90))
+    make_record(State.UPLOADED, now=now - timedelta(seconds=30))
+    make_record(State.UPLOADED, now=now - timedelta(days=9), halted_at=now, halt_reason=HaltReason.STUCK)
+    make_record(State.SUBMITTED, now=now - timedelta(seconds=10))
+    make_record(State.DONE, now=now - timedelta(days=99))
+
+    found = read(Queue(lambda: now))
+
+    counts = {name: value for name, value in found.items() if name.startswith("transcriber_records{") and value}
+    assert counts == {
+        "transcriber_records{halt_reason=,state=uploaded}": 2,
+        "transcriber_records{halt_reason=stuck,state=uploaded}": 1,
+        "transcriber_records{halt_reason=,state=submitted}": 1,
+    }
+    assert [found[f"transcriber_oldest_record_age_seconds{{state={state}}}"] for state in ("uploaded", "normalized", "submitted")] == [
+        90,
+        0,
+        10,
+    ]
+    assert not any("done" in name for name in found)
+
+
+def test_the_lag_of_the_queue_is_that_of_what_is_due(now):
+    make_record(now=now, delay_time=now - timedelta(seconds=45))
+    make_record(now=now, delay_time=now - timedelta(seconds=5))
+    make_record(now=now, delay_time=now + timedelta(seconds=5))
+    make_record(now=now, delay_time=now - timedelta(days=1), halted_at=now, halt_reason=HaltReason.STUCK)
+
+    found = read(Queue(lambda: now))
+
+    assert (found["transcriber_due_records{}"], found["transcriber_oldest_due_seconds{}"]) == (2, 45)
+
+
+def test_where_nothing_waits_nothing_lags(now):
+    found = read(Queue(lambda: now))
+
+    assert (found["transcriber_due_records{}"], found["transcriber_oldest_due_seconds{}"], found["transcriber_workers{}"]) == (0, 0, 0)
+
+
+def test_workers_of_all_clusters_are_counted_and_the_dead_are_not(now):
+    for seen in (now, now - timedelta(seconds=20), now - timedelta(minutes=5)):
+        SeatedWorker.objects.create(cluster=uuid.uuid4(), seat=0, host="x", pid=1, started_at=seen, seen_at=seen)
+
+    assert read(Queue(lambda: now))["transcriber_workers{}"] == 2
+
+
+def test_a_paused_provider_is_told_by_its_reason(now):
+    ProviderGate.objects.create(provider="speechkit", kind="", paused_until=now, pause_code="provider_key")
+    ProviderGate.objects.create(provider="openai", kind="")
+    ProviderGate.objects.create(provider="speechkit", kind="submit", next_at=now)
+
+    paused = {name: value for name, value in read(Queue(lambda: now)).items() if "paused" in name}
+
+    assert paused == {"transcriber_providers_paused{reason=provider_key}": 1}
+
+
+def test_the_archive_is_not_read_and_the_number_of_queries_is_fixed(now):
+    if connection.vendor != "sqlite":
+        pytest.skip("PostgreSQL reads so few rows in a row, whatever indexes there are")
+    make_record(State.DONE, now=now)
+    with CaptureQueriesContext(connection) as queries:
+        read(Queue(lambda: now))
+
+    assert len(queries) == 4
+    plans = []
+    with connection.cursor() as cursor:
+        for query in queries:
+            if "audio_records" in query["sql"]:
+                cursor.execute("EXPLAIN QUERY PLAN " + query["sql"])
+                plans.append(cursor.fetchall()[0][-1])
+    assert [re.search(r"audio_records_\w+", plan)[0] for plan in plans] == ["audio_records_unfinished", "audio_records_due"]
+
+
+# ---- what was done ------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_counters_are_the_journal_through_all_scrapes(clock):
+    """Rows come in before and after each scrape, so that some settle between two and some do not."""
+    record = make_record(now=clock.now)
+    journal = Journal(clock)
+    expected: Counter[tuple[str, str]] = Counter()
+    for number in range(30):
+        step, outcome = (("normalize", "failed"), ("poll", "advanced"), ("submit", "halted"))[number % 3]
+        event(record, created=clock.now, step=step, outcome=outcome, ms=500)
+        expected[step, outcome] += 1
+        clock.step(minutes=3)
+        found = read(journal)
+        assert {
+            (step, outcome): found[f"transcriber_step_runs_total{{outcome={outcome},step={step}}}"] for step, outcome in expected
+        } == expected
+        for (step, _), runs in expected.items():
+            assert found[f"transcriber_step_duration_seconds_count{{step={step}}}"] == runs
+            assert found[f"transcriber_step_duration_seconds_sum{{step={step}}}"] == runs / 2
+    assert expected.total() == RecordEvent.objects.count()
+
+
+def test_two_processes_tell_the_same(clock):
+    record = make_record(now=clock.now)
+    early, late = Journal(clock), Journal(clock)
+    event(record, created=clock.now)
+    read(early)
+    clock.step(hours=1)
+    event(record, created=clock.now)
+
+    assert read(early) == read(late)
+
+
+def test_a_row_that_is_committed_late_is_counted(clock):
+    record = make_record(now=clock.now)
+    journal = Journal(clock)
+    begun = clock.now
+    clock.step(minutes=5)
+    assert read(journal) == {}
+
+    event(record, created=begun)
+
+    assert read(journal)["transcriber_step_runs_total{outcome=advanced,step=poll}"] == 1
+
+
+def test_what_has_settled_is_read_once(clock):
+    record = make_record(now=clock.now)
+    event(record, created=clock.now)
+    journal = Journal(clock)
+    clock.step(hours=1)
+    read(journal)
+    RecordEvent.objects.all().delete()  # as when a record is removed: what was counted stays counted
+
+    assert read(journal)["transcriber_step_runs_total{outcome=advanced,step=poll}"] == 1
+
+
+def test_acts_of_people_are_no_runs_of_a_step(clock):
+    make_record(now=clock.now)
+    control.halt(AudioRecord.objects.all(), by=By(Origin.ADMIN, make_user()), now=clock.now)
+    control.resume(AudioRecord.objects.all(), by=By(Origin.COMMAND), now=clock.now)
+
+    assert read(Journal(clock)) == {"transcriber_acts_total{outcome=halted}": 1, "transcriber_acts_total{outcome=resumed}": 1}
+
+
+# ---- who may read -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def configure(monkeypatch):
+    def change(**keys):
+        config = settings.TRANSCRIBER
+        monkeypatch.setattr(settings, "TRANSCRIBER", replace(config, web=replace(config.web, **keys)))
+
+    return change
+
+
+def test_this_machine_may_and_gets_what_prometheus_reads(client: Client, now):
+    make_record(now=timezone.now())
+
+    answer = client.get("/metrics", HTTP_ACCEPT="text/plain;version=0.0.4")
+
+    assert answer.status_code == 200
+    assert answer["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert parsed(answer.content.decode())["transcriber_records{halt_reason=,state=uploaded}"] == 1
+
+
+@pytest.mark.parametrize("remote", ["192.0.2.7", "", "unix:"])
+def test_others_may_not(client: Client, remote):
+    assert client.get("/metrics", REMOTE_ADDR=remote).status_code == 403
+
+
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"])
+def test_a_proxy_on_this_machine_that_asks_for_others_may_not(client: Client, header):
+    assert client.get("/metrics", headers={header: "192.0.2.7"}).status_code == 403
+
+
+def test_where_a_proxy_is_configured_nobody_may_without_a_token(client: Client, configure):
+    configure(https=True)
+
+    assert client.get("/metrics").status_code == 403
+
+
+@pytest.mark.parametrize("remote", ["127.0.0.1", "192.0.2.7"])
+def test_with_a_token_everybody_needs_it(client: Client, configure, remote):
+    configure(metrics_token="s3cret", https=True)
+
+    def status(**headers: str) -> int:
+        return client.get("/metrics", REMOTE_ADDR=remote, headers=headers).status_code
+
+    assert status() == 403
+    assert status(authorization="Bearer s3cre") == 403
+    assert status(authorization="Bearer ключ") == 403
+    assert status(authorization="Bearer s3cret", x_forwarded_for="192.0.2.7") == 200
+
+
+def test_labels_are_words_of_ours(client: Client, now, monkeypatch):
+    """No name of a person, no title, no id, no host."""
+    record = make_record(now=timezone.now(), owner=make_user("olga"), title="Secret talk")
+    event(record, created=timezone.now())
+    SeatedWorker.objects.create(cluster=uuid.uuid4(), seat=0, host="machine-7", pid=1, started_at=now, seen_at=timezone.now())
+
+    text = client.get("/metrics").content.decode()
+
+    assert set(re.findall(r"[{,](\w+)=", text)) == {"state", "halt_reason", "step", "outcome"}
+    assert not re.search(r"olga|Secret|machine-7|" + str(record.pk), text)
