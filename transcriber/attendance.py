@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 from datetime import datetime, timedelta
 
 from django.db import Error, connections
@@ -16,6 +17,8 @@ from transcriber.seats import cluster, seats, stop
 logger = logging.getLogger(__name__)
 
 FORGOTTEN_AFTER = timedelta(days=1)
+LOOK_EVERY_S = 1.0
+"""For somebody new, who is reported at once."""
 
 
 def begin() -> None:
@@ -24,14 +27,19 @@ def begin() -> None:
 
 
 def _report_on_and_on() -> None:
+    reported: set[int] = set()
+    due = 0.0
     while not stop.is_set():
-        try:
-            report(now=timezone.now())
-        except Error as error:
-            logger.warning("the workers could not be reported (%s)", type(error).__name__)
-        finally:
-            connections.close_all()
-        stop.wait(REPORTED_EVERY.total_seconds())
+        present = {sitter.pid for sitter in seats.sitting().values()}
+        if present != reported or time.monotonic() >= due:
+            reported, due = present, time.monotonic() + REPORTED_EVERY.total_seconds()
+            try:
+                report(now=timezone.now())
+            except Error as error:
+                logger.warning("the workers could not be reported (%s)", type(error).__name__)
+            finally:
+                connections.close_all()
+        stop.wait(LOOK_EVERY_S)
 
 
 def report(*, now: datetime) -> None:

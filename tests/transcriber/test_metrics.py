@@ -5,6 +5,7 @@ import uuid
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.conf import settings
@@ -186,6 +187,25 @@ def test_acts_of_people_are_no_runs_of_a_step(clock):
     control.resume(AudioRecord.objects.all(), by=By(Origin.COMMAND), now=clock.now)
 
     assert read(Journal(clock)) == {"transcriber_acts_total{outcome=halted}": 1, "transcriber_acts_total{outcome=resumed}": 1}
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("page", ["docs/operations.md", "docs/monitoring/alerts.yml"])
+def test_metrics_that_are_named_exist(page, now):
+    record = make_record(now=now)
+    event(record, created=now)
+    event(record, created=now, origin=Origin.ADMIN, outcome=EventOutcome.HALTED)
+    ProviderGate.objects.create(provider="speechkit", kind="", paused_until=now, pause_code="provider_key")
+    known = {name.partition("{")[0] for name in [*read(Queue(lambda: now)), *read(Journal(lambda: now))]}
+
+    named = set(re.findall(r"\btranscriber_[a-z_]+", (ROOT / page).read_text()))
+
+    assert named
+    assert named <= known
+    if page.endswith(".md"):
+        assert named == known
 
 
 # ---- who may read -------------------------------------------------------------------------------------------------------------------
