@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connection
+from django.utils.module_loading import import_string
 
+from recognition import registry
 from transcriber.config import Config
 
 
@@ -47,6 +50,35 @@ def check_cluster(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
         for key, (value, why) in expected.items()
         if found.get(key) != value
     ]
+
+
+@register()
+def check_provider(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
+    """A mistyped name would let recordings in and leave them standing."""
+    config: Config = settings.TRANSCRIBER
+    problems = []
+    if config.recognition.provider not in registry.BUILT_IN:
+        try:
+            import_string(config.recognition.provider)
+        except ImportError:
+            known = ", ".join(registry.BUILT_IN)
+            problems.append(
+                Error(
+                    f"[recognition] provider = {config.recognition.provider!r} names no provider.",
+                    hint=f"Use {known}, or the dotted path of a class of your own.",
+                    id="transcriber.E005",
+                )
+            )
+    model = Path(config.whisper.model).expanduser()
+    if config.recognition.provider == "whisper" and model.is_absolute() and not model.is_dir():
+        problems.append(
+            Error(
+                "[whisper] model names a folder that is not there.",
+                hint="Use base, another model's name, or its folder.",
+                id="transcriber.E006",
+            )
+        )
+    return problems
 
 
 @register(Tags.database)

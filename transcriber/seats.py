@@ -29,6 +29,7 @@ from django.db import connections
 from django.utils import timezone
 from django_q.signing import SignedPackage
 
+from records.pipeline.clock import DatabaseClock
 from records.pipeline.dispatch import Worker
 from transcriber import processes
 
@@ -101,6 +102,8 @@ class Seats:
             self._file = os.dup(file.fileno())  # open as long as the process lives
         self._offered_at = _fork.RawArray(ctypes.c_double, max(number, 1))
         self._pids = _fork.RawArray(ctypes.c_long, max(number, 1))
+        # Who sat there before: a seat is taken again at once when its worker is killed, and only then is the dead one asked after.
+        self._former = _fork.RawArray(ctypes.c_long, max(number, 1))
         self._since = _fork.RawArray(ctypes.c_double, max(number, 1))
         self._records = _fork.RawArray(ctypes.c_char * 16, max(number, 1))
 
@@ -122,6 +125,7 @@ class Seats:
             return False
         self._records[seat].raw = _NOTHING
         self._since[seat] = time.time()
+        self._former[seat] = self._pids[seat]
         self._pids[seat] = os.getpid()
         return True
 
@@ -147,7 +151,7 @@ class Seats:
 
     def was_seated(self, pid: int) -> bool:
         """Whether that process sits in a seat, or died in one."""
-        return pid in self._pids[:]
+        return pid in self._pids[:] or pid in self._former[:]
 
     def _is_free(self, seat: int) -> bool:
         # Trying is the portable way to ask. Whoever wants to sit down in this very instant is refused, and gets the next token.
@@ -236,7 +240,7 @@ def sit(seat: int) -> None:
 
 
 def _work(parent: int, *, holding: Callable[[uuid.UUID | None], None] = lambda record_id: None) -> None:
-    worker = Worker(stop=stop.is_set, end_process=_end_process, holding=holding)
+    worker = Worker(clock=DatabaseClock(), stop=stop.is_set, end_process=_end_process, holding=holding)
     steps = 0
     settled = 0
     while not stop.is_set() and os.getppid() == parent:

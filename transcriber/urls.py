@@ -1,5 +1,6 @@
 from django.contrib import admin
 from django.urls import include, path, re_path
+from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
 from records.api.errors import UnknownAddress
@@ -7,6 +8,7 @@ from transcriber.health import healthz, readyz
 from transcriber.metrics import metrics
 
 urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="admin:index")),
     path("healthz", healthz),
     path("readyz", readyz),
     path("metrics", metrics),

@@ -20,7 +20,7 @@ from recognition.models import ProviderGate
 PATIENCE = timedelta(seconds=2)
 """A slot within that time is waited for by the worker itself."""
 LATE = timedelta(seconds=0.1)
-"""A slot that is older must not be used: calls that all come late could crowd together."""
+"""A slot that is older must not be used: calls that all come late could crowd together. Where slots lie far apart, half a pace does no harm."""
 PROBE_EVERY = timedelta(minutes=3)
 WAITING_FOR_SLOT = "provider_quota"
 
@@ -48,7 +48,11 @@ def take_slot(provider: Provider, kind: str, *, has_booked: bool, now: datetime)
     interval = timedelta(seconds=pace)
     with transaction.atomic():
         gate = _locked(provider.name, kind)
-        slot = max(gate.next_at or now, now)
+        # Never further off than slots are given out: a clock that was wrong once must not close the gate for a year.
+        next_at = min(gate.next_at or now, now + PATIENCE + interval)
+        if gate.booked_until and next_at + interval * 2 < now:
+            gate.booked_until = None  # nobody has called for a while: those who booked were halted, or are gone
+        slot = max(next_at, now)
         queue_ends = max(gate.booked_until or now, slot)
         if slot - now > PATIENCE and has_booked:
             return _wait(slot - now)
@@ -57,8 +61,13 @@ def take_slot(provider: Provider, kind: str, *, has_booked: bool, now: datetime)
             gate.save(update_fields=["booked_until"])
             return _wait(queue_ends - now)
         gate.next_at = slot + interval
-        gate.save(update_fields=["next_at"])
+        gate.save(update_fields=["next_at", "booked_until"])
     return slot
+
+
+def latest(provider: Provider, kind: str) -> timedelta:
+    """How much later than its slot a call may be made."""
+    return max(LATE, timedelta(seconds=provider.paces.get(kind, 0)) / 2) if provider.paces.get(kind, 0) > 1 else LATE
 
 
 def _wait(delay: timedelta) -> Wait:
@@ -73,7 +82,7 @@ def pause_of(provider: Provider, *, now: datetime) -> Wait | None:
     row = _pause(provider)
     if row is None or row.paused_until is None or row.paused_until <= now:
         return None
-    return Wait(row.paused_until - now, row.pause_code, row.pause_text)
+    return Wait(min(row.paused_until - now, PROBE_EVERY), row.pause_code, row.pause_text)
 
 
 def probe(provider: Provider, *, now: datetime) -> Wait | bool:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from recognition import registry
-from recognition.contract import ProviderError
 from recognition.models import ProviderRemoval, Recognition
 
 logger = logging.getLogger(__name__)
@@ -39,15 +38,22 @@ def work_off_removals(*, now: datetime) -> int:
     for removal in ProviderRemoval.objects.filter(delay_time__lte=now).order_by("delay_time")[:BATCH]:
         try:
             provider = registry.get(removal.provider)
-            if removal.source_uri:
+            if removal.source_uri and not _is_read_again(removal):
                 provider.remove_source(removal.source_uri)
             if removal.external_id:
                 provider.remove_result(removal.external_id)
-        except ProviderError as error:
+        except Exception as error:  # of a provider of somebody else's as well: the others must have their turn
             pause = min(FIRST_PAUSE * float(2 ** min(removal.attempts, 20)), LONGEST_PAUSE)
             ProviderRemoval.objects.filter(pk=removal.pk).update(attempts=removal.attempts + 1, delay_time=now + pause, updated=now)
-            logger.warning("something could not be removed at %s yet: %s", removal.provider, error.code)
+            logger.warning("something could not be removed at %s yet: %s", removal.provider, getattr(error, "code", type(error).__name__))
         else:
             removal.delete()
             done += 1
     return done
+
+
+def _is_read_again(removal: ProviderRemoval) -> bool:
+    """Whether a later attempt reads the same copy and has no answer yet; its own end asks for the removal again."""
+    return Recognition.objects.filter(
+        provider=removal.provider, source_uri=removal.source_uri, payload="", created__gt=removal.created
+    ).exists()

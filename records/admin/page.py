@@ -64,7 +64,7 @@ def page_of(record_id: uuid.UUID, *, now: datetime) -> dict[str, Any]:
     newest = list(RecordEvent.objects.filter(record=record).select_related("actor").order_by("-id")[: JOURNAL_ROWS + 1])
     journal = newest[:JOURNAL_ROWS][::-1]
     recognitions = list(Recognition.objects.filter(record=record).order_by("id"))
-    has_external_id = bool(record.recognition and record.recognition.external_id)
+    has_external_id = bool(record.recognition and (record.recognition.external_id or record.recognition.payload))
     utterances = record.structure.contents["utterances"] if record.structure else []
     return {
         "record": record,

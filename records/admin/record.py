@@ -259,6 +259,8 @@ class AudioRecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # no generi
             control.confirm_submission(record, external_id=external_id, by=_by(request), now=timezone.now())
         except control.NotUnconfirmed:
             return "This record does not stand as unconfirmed any more."
+        except control.AnswerKnown:
+            return "Its operation is known by now: resume the record, nothing needs to be paid again."
         except control.IdKnownElsewhere:
             return "That operation belongs to another recognition already."
         self.message_user(

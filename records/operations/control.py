@@ -46,7 +46,7 @@ def resume(records: QuerySet[AudioRecord], *, by: By, now: datetime) -> Report:
 
     Passes over what is not halted, and what is `unconfirmed` without the provider's id: that needs an answer, not a click.
     """
-    known = Exists(Recognition.objects.filter(pk=OuterRef("recognition_id")).exclude(external_id=""))
+    known = Exists(Recognition.objects.filter(pk=OuterRef("recognition_id")).exclude(external_id="", payload=""))
     open_question = Q(halt_reason=HaltReason.UNCONFIRMED) & ~Q(known)
     return _act(
         records,
@@ -82,6 +82,10 @@ class NotUnconfirmed(Exception):
     """The record does not stand for want of an answer."""
 
 
+class AnswerKnown(Exception):
+    """The operation's id, or its answer, is known by now: the record is to be resumed, and nothing to be paid again."""
+
+
 class IdKnownElsewhere(Exception):
     """That operation belongs to another recognition already."""
 
@@ -90,13 +94,16 @@ def confirm_submission(record: AudioRecord, *, external_id: str | None, by: By, 
     """Answer for a paid submission whose outcome was unknown, and let the record go on.
 
     With the operation's id it is polled; with None it is submitted again, as a new recognition that is paid for (the old one stays as history).
-    Raises NotUnconfirmed, IdKnownElsewhere.
+    Raises NotUnconfirmed, AnswerKnown, IdKnownElsewhere.
     """
     with transaction.atomic():
         held = AudioRecord.objects.select_for_update(of=("self",)).filter(pk=record.pk, halt_reason=HaltReason.UNCONFIRMED)
         current = held.first()
         if current is None or current.recognition_id is None:
             raise NotUnconfirmed
+        attempt = Recognition.objects.select_for_update().get(pk=current.recognition_id)
+        if attempt.external_id or attempt.payload:
+            raise AnswerKnown
         if external_id is None:
             columns, text = {"recognition_id": None}, "to be submitted again, as a new paid recognition"
         else:

@@ -47,7 +47,7 @@ def _old_parts(now: datetime) -> Iterator[Path]:
     try:
         folder = Path(default_storage.path(INCOMING))
     except NotImplementedError:  # then they lie on this machine until they are whole (records.operations.intake)
-        folder = Path(settings.DATA_DIR) / "incoming"
+        folder = Path(settings.DATA_DIR) / "scratch" / "incoming"
     yield from (path for path in folder.glob("*.part") if _age(path, now) > LEFT_ALONE)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import datetime, timedelta
 
+from django.db import Error as DatabaseProblem
 from django.db import connection
 from django.utils import timezone
 
@@ -24,10 +25,14 @@ class DatabaseClock:
         return timezone.now() + self._ahead
 
     def _set(self) -> None:
+        """Where the database is away, what it said last goes on being true."""
         before = timezone.now()
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT clock_timestamp()")
-            told: datetime = cursor.fetchone()[0]
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT clock_timestamp()")
+                told: datetime = cursor.fetchone()[0]
+        except DatabaseProblem:
+            return
         after = timezone.now()
         self._ahead = told - (before + (after - before) / 2)
         self._asked_at = time.monotonic()

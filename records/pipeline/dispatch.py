@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.core.files.storage import default_storage
+from django.db import Error as DatabaseProblem
 from django.utils import timezone
 
 from recognition.contract import Busy, Misconfigured, OutcomeUnknown, Refused, Transient
@@ -20,7 +21,7 @@ from records.delivery import Finished, deliver
 from records.models import AudioRecord, File
 from records.pipeline import transitions
 from records.pipeline.acquire import Acquisition, acquire, is_ready
-from records.pipeline.heartbeat import Checkpoint, Clock, DeadlinePassed, Heartbeat, Interrupted, LeaseLost, Stopping
+from records.pipeline.heartbeat import Checkpoint, Clock, DeadlinePassed, Heartbeat, Interrupted, LeaseLost, Stopping, check_connection
 from records.pipeline.outcomes import Advance, Halt, Outcome, Postpone
 from records.pipeline.stage import StageTable, Work
 from records.pipeline.stages import STAGES
@@ -76,7 +77,7 @@ class Worker:
         heartbeat = Heartbeat(
             acquisition,
             lease=run.stage.lease,
-            deadline=run.stage.deadline_for(record.original_file.duration_ms),
+            deadline=run.stage.deadline_for(self._duration_ms(record)),
             clock=self.clock,
             stop=self.stop,
             last_resort=self._last_resort(run),
@@ -96,6 +97,12 @@ class Worker:
         except Exception as error:
             self._write_error(run, error)
 
+    @staticmethod
+    def _duration_ms(record: AudioRecord) -> int:
+        """How long the recording is; before anybody has measured it, as long as one may be."""
+        longest = int(settings.TRANSCRIBER.intake.max_duration.total_seconds() * 1000)
+        return longest if record.original_file.duration_ms is None else record.original_file.duration_ms
+
     def _write(self, run: Run, outcome: Outcome) -> None:
         now = self.clock()
         match outcome:
@@ -103,9 +110,7 @@ class Worker:
                 try:
                     transitions.advance(run, outcome, now=now)
                 except BaseException:
-                    for row in outcome.links.values():
-                        if isinstance(row, File):
-                            default_storage.delete(row.location)
+                    self._remove_unwritten(outcome)
                     raise
                 logger.info("record %s: %s → %s", run.record.pk, run.stage.state.value, run.stage.leads_to.value)
                 if run.stage.leads_to == FINAL:
@@ -115,6 +120,21 @@ class Worker:
             case Halt():
                 transitions.halt(run, outcome, now=now)
                 logger.warning("record %s halted at %s: %s (%s)", run.record.pk, run.stage.state.value, outcome.reason.value, outcome.code)
+
+    @staticmethod
+    def _remove_unwritten(outcome: Advance) -> None:
+        """Remove the bytes of file rows that were not written. A connection lost in the commit leaves that open; what can't be known is left to
+        the sweep of files that no row leads to."""
+        for row in outcome.links.values():
+            if not isinstance(row, File):
+                continue
+            try:
+                check_connection()
+                is_written = File.objects.filter(pk=row.pk).exists()
+            except DatabaseProblem:
+                continue
+            if not is_written:
+                default_storage.delete(row.location)
 
     def _write_error(self, run: Run, error: Exception) -> None:
         match error:

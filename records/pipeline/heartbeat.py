@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import DatabaseError, close_old_connections, connection, transaction
+from django.db import Error as DatabaseProblem
+from django.db import close_old_connections, connection, transaction
 
 from recognition.models import Recognition
 from records.models import AudioRecord
@@ -72,7 +73,7 @@ class Heartbeat:
         self._ends_at = now + deadline
         self._renewed_at = now
         self._progress = self._shown = 0.0
-        self._grace = self.GRACE
+        self._unhurried = False
         self._reason: Interrupted | None = None
         self._reason_since: datetime | None = None
         self._ended = threading.Event()
@@ -86,17 +87,24 @@ class Heartbeat:
             self._progress = min(max(progress, 0.0), 1.0)
         if self._stop():
             self._interrupt(Stopping())
-        if self._reason is not None:
+        if self._reason is not None and not self._is_spared():
             raise self._reason
+
+    def _is_spared(self) -> bool:
+        return self._unhurried and isinstance(self._reason, LeaseLost)
 
     @contextmanager
     def unhurried(self) -> Iterator[None]:
-        """Around a call that is better waited for than broken off, as far as a stop within seconds allows: one that is paid for."""
-        self._grace = self.LONGEST_GRACE
+        """Around a call that is paid for, and the keeping of what it brought.
+
+        It is waited for as far as a stop within seconds allows. A record that is lost meanwhile does not break it off: what was paid for is kept
+        whoever holds the record by then.
+        """
+        self._unhurried = True
         try:
             yield
         finally:
-            self._grace = self.GRACE
+            self._unhurried = False
 
     # ---- the thread ---------------------------------------------------------------------------------------------------------------------
 
@@ -129,9 +137,10 @@ class Heartbeat:
             since = now - self._renewed_at
             if since >= self.lease / 3 or (abs(self._progress - self._shown) >= 0.01 and since >= self.PROGRESS_EVERY):
                 self._renew(now)
-        if self._reason is None or self._reason_since is None or self._last_resort is None:
+        if self._reason is None or self._reason_since is None or self._last_resort is None or self._is_spared():
             return
-        if now - self._reason_since >= self._grace and not self._ended.is_set():
+        grace = self.LONGEST_GRACE if self._unhurried else self.GRACE
+        if now - self._reason_since >= grace and not self._ended.is_set():
             self._last_resort(self._reason)
 
     def _interrupt(self, reason: Interrupted) -> None:
@@ -145,7 +154,7 @@ class Heartbeat:
             held = AudioRecord.objects.filter(pk=self.acquisition.record_id, acquisition_id=self.acquisition.id).update(
                 delay_time=now + self.lease, acquire_expires_at=now + self.lease, progress=progress
             )
-        except DatabaseError:
+        except DatabaseProblem:
             logger.warning("the lease of record %s could not be renewed", self.acquisition.record_id)
             close_old_connections()
             if now >= self._renewed_at + self.lease:

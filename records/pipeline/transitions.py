@@ -86,15 +86,9 @@ def postpone(run: Run, outcome: Postpone, *, now: datetime) -> None:
     if not outcome.paced and run.too_long(now, work):
         _stuck(run, work, code=outcome.code, text=outcome.text, now=now)
         return
-    _write(
-        run,
-        now,
-        attempts=0,
-        progress=0,
-        error_code=outcome.code,
-        error_text=outcome.text[:1000],
-        **_let_go(now + outcome.delay),
-    )
+    # Our own pacing is neither time in the state nor a sign that what failed before works now.
+    guards: dict[str, Any] = {"work_started_at": None} if outcome.paced else {"attempts": 0}
+    _write(run, now, progress=0, error_code=outcome.code, error_text=outcome.text[:1000], **guards, **_let_go(now + outcome.delay))
 
 
 def fail(run: Run, *, code: str, text: str, now: datetime) -> None:

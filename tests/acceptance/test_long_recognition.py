@@ -31,7 +31,7 @@ def hour(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recording that comes along, said over and over for an hour."""
     path = tmp_path_factory.mktemp("hour") / "hour.ogg"
     recording = ROOT / "transcriber" / "demo" / "recording.ogg"
-    command = [ffmpeg_binary(), "-v", "error", "-stream_loop", "-1", "-i", recording, "-t", "3600", "-c", "copy", path]
+    command = [ffmpeg_binary(), "-v", "error", "-stream_loop", "-1", "-i", str(recording), "-t", "3600", "-c", "copy", str(path)]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     return path
 

@@ -84,7 +84,7 @@ def test_a_bucket_that_does_not_take_it_is_no_acceptance(service: Service, calle
     assert answer.status_code in (500, 503)
     assert service.records() == []
     assert s3.keys(bucket) == []
-    assert list((service.data / "incoming").glob("*")) == []
+    assert list((service.data / "scratch").rglob("*.part")) == []
     service.stop()
 
 

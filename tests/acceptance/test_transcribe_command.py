@@ -61,21 +61,30 @@ def test_a_file_that_cant_be_taken_in(contents: bytes | None, service: Service, 
     assert service.records() == []
 
 
-def test_a_provider_that_does_not_work_is_said_and_the_record_stays(make_service: MakeService, talk: Path):
+def test_a_provider_that_does_not_exist_stops_the_start(make_service: MakeService, talk: Path):
     service = make_service(TRANSCRIBER_RECOGNITION_PROVIDER="no.such.Provider")
+    refused = transcribe(service, talk)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "names no provider" in refused.stderr
+    assert service.records() == []
+
+
+def test_a_model_that_cant_be_had_is_said_and_the_record_stays(make_service: MakeService, talk: Path):
+    service = make_service(TRANSCRIBER_RECOGNITION_PROVIDER="whisper", TRANSCRIBER_WHISPER_MODEL="./no/such/folder")
     waiting = transcribe(service, talk)
     assert (waiting.returncode, waiting.stdout) == (1, "")
-    assert "There is no provider 'no.such.Provider'." in waiting.stderr
-    assert service.records() == [("normalized", 0, False)]
+    assert "which is configured as the Whisper model" in waiting.stderr
+    assert service.records() == [("submitted", 0, False)]
 
 
-def test_ctrl_c_gives_the_record_back(make_service: MakeService, talk: Path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_gives_the_record_back(number: signal.Signals, make_service: MakeService, talk: Path):
     service = make_service(QUICK_SECONDS="60")
     command = subprocess.Popen(
         [sys.executable, "manage.py", "transcribe", str(talk)], cwd=ROOT, env=service.environment, stderr=subprocess.PIPE, text=True
     )
     wait_for(lambda: service.records() == [("submitted", 0, True)], within=30)
-    command.send_signal(signal.SIGINT)
+    command.send_signal(number)
     _, told = command.communicate(timeout=10)
     assert command.returncode == 130
     assert "Interrupted." in told

@@ -64,7 +64,7 @@ def test_time_that_nobody_used_is_not_saved_up(now):
 def test_who_waited_goes_before_who_comes_now(now):
     for _ in range(50):
         gates.take_slot(PACED, "poll", has_booked=False, now=now)
-    later = now + timedelta(seconds=3)
+    later = now + timedelta(seconds=2.3)
 
     assert isinstance(gates.take_slot(PACED, "poll", has_booked=False, now=later), Wait)
     assert gates.take_slot(PACED, "poll", has_booked=True, now=later) == later
@@ -126,6 +126,27 @@ def test_workers_at_once_keep_the_quota_in_real_time():
     assert len(calls) >= 8
     assert most_within(calls, timedelta(seconds=1)) <= QUOTA
     assert ProviderGate.objects.filter(provider="paced", kind="poll").count() == 1
+
+
+def test_bookings_of_records_that_are_gone_hold_nobody_back(now):
+    for _ in range(500):
+        gates.take_slot(PACED, "submit", has_booked=False, now=now)
+    later = now + timedelta(minutes=1)
+    assert gates.take_slot(PACED, "submit", has_booked=False, now=later) == later
+
+
+def test_a_clock_that_was_wrong_once_does_not_close_the_gate(now):
+    gates.take_slot(PACED, "poll", has_booked=False, now=now + timedelta(days=365))
+    wait = gates.take_slot(PACED, "poll", has_booked=True, now=now)
+    assert isinstance(wait, Wait)
+    assert wait.delay <= PATIENCE + timedelta(seconds=0.25)
+
+
+def test_slots_that_lie_far_apart_bear_a_slow_commit():
+    assert gates.latest(PACED, "poll") == LATE
+    late = gates.latest(PACED, "submit")
+    assert late > timedelta(seconds=3)
+    assert (timedelta(hours=1) + late) // timedelta(seconds=7.25) + 1 <= 500
 
 
 # ---- the pause ------------------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from recognition.contract import Transient
-from recognition.models import ProviderRemoval
+from recognition.models import ProviderRemoval, Recognition
 from recognition.operations import request_removal, work_off_removals
 from records.models import AudioRecord
 from records.operations.removal import remove
@@ -65,3 +65,25 @@ def test_a_local_engine_has_nothing_of_its_own_to_remove(now, worker, scripted: 
     worker.work_once()
     remove(AudioRecord.objects.all())
     assert ProviderRemoval.objects.count() == 0
+
+
+def test_a_copy_that_a_later_attempt_reads_stays(now, scripted: ScriptedProvider):
+    record = make_record(State.DONE, now=now)
+    request_removal([record.recognition], now=now, result=False)
+    later = Recognition.objects.create(
+        record=record, provider="scripted", source_uri=record.recognition.source_uri, created=now + timedelta(minutes=1)
+    )
+
+    work_off_removals(now=now)
+    assert "remove_source" not in scripted.calls
+
+    request_removal([later], now=now + timedelta(minutes=2), result=False)  # its own end asks again
+    work_off_removals(now=now + timedelta(minutes=2))
+    assert scripted.calls == ["remove_source"]
+
+
+def test_one_that_fails_holds_no_other_up(now, scripted: ScriptedProvider, monkeypatch):
+    ProviderRemoval.objects.create(provider="nobody.Knows", source_uri="x", delay_time=now - timedelta(hours=1))
+    request_removal([make_record(State.DONE, now=now).recognition], now=now, result=False)
+    assert work_off_removals(now=now) == 1
+    assert scripted.calls == ["remove_source"]

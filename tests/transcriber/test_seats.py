@@ -66,6 +66,7 @@ def test_a_seat_becomes_free_when_its_process_is_killed_and_is_remembered_as_its
     assert seats.was_seated(process.pid)
     assert not seats.was_seated(os.getpid())
     assert sit(seats, 0)[1]
+    assert seats.was_seated(process.pid)  # also once somebody else sits there: that may be faster than whoever asks
 
 
 def test_a_free_seat_is_offered_once_in_a_while_and_at_once_when_it_was_left(sit: Sit) -> None:

@@ -37,6 +37,8 @@ class Command(BaseCommand):
             )
         except control.NotUnconfirmed:
             raise CommandError("That record does not stand as unconfirmed.") from None
+        except control.AnswerKnown:
+            raise CommandError("Its operation is known by now: resume the record, nothing needs to be paid again.") from None
         except control.IdKnownElsewhere:
             raise CommandError("That operation belongs to another recognition already.") from None
         self.stderr.write("It is submitted again." if submit_again else "The operation is polled.")

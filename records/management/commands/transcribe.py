@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import sys
 import threading
 import time
@@ -22,6 +24,7 @@ from django.utils import timezone
 from records import formats
 from records.models import AudioRecord
 from records.operations import intake
+from records.pipeline.clock import DatabaseClock
 from records.pipeline.dispatch import Worker
 from records.pipeline.stages import STAGES
 from records.states import FINAL, HaltReason
@@ -56,6 +59,7 @@ class Command(BaseCommand):
         if options["verbosity"] < 2:  # the progress line and the result say all that the log would
             for name in ("records", "recognition"):
                 logging.getLogger(name).setLevel(logging.CRITICAL)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # the record is given back then, too
         call_command("ensure_database")  # a first use may come before the first start of the service
         user = User.objects.get_or_create(username=owner)[0]
         try:
@@ -74,7 +78,8 @@ class Command(BaseCommand):
         except KeyboardInterrupt:
             display.end()
             self.stderr.write(f"Interrupted. Record {record.pk} stays, and goes on when workers run.")
-            sys.exit(STOPPED_BY_CTRL_C)
+            sys.stderr.flush()
+            os._exit(STOPPED_BY_CTRL_C)  # Python's own end would tear down the engine's threads in the middle of their work
         display.end()
         if reached.halted_at is not None:
             bad = reached.halt_reason == HaltReason.REJECTED
@@ -86,7 +91,7 @@ class Command(BaseCommand):
 
 def _work_until_it_stands(record_id: uuid.UUID, display: Progress) -> AudioRecord:
     """Take the record through the pipeline, or wait for who has it. Gives it once it is done or halted."""
-    worker = Worker()
+    worker = Worker(clock=DatabaseClock())
     while True:
         record = AudioRecord.objects.select_related("structure").get(pk=record_id)
         if record.state == FINAL or record.halted_at is not None:

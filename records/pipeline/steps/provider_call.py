@@ -52,7 +52,7 @@ def call(provider: Provider, kind: str, *, record: AudioRecord, heartbeat: Heart
         while (left := slot - clock()) > timedelta(0):
             heartbeat.beat()
             time.sleep(min(left.total_seconds(), SLEEP_S))
-        if clock() - slot <= gates.LATE:
+        if clock() - slot <= gates.latest(provider, kind):
             break
     # Not before the slot: who got no slot would have used up the one probe without a call.
     is_probe = gates.probe(provider, now=clock())

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from datetime import datetime
+from typing import TypeVar
 
 from django.conf import settings
 from django.core.files.storage import default_storage
-from django.db import DatabaseError, connection
+from django.db import Error as DatabaseProblem
+from django.db import connection
 
 from recognition import operations as recognitions
 from recognition import registry
@@ -20,6 +23,8 @@ from records.pipeline.steps.provider_call import NotNow, call
 from records.states import HaltReason
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 KEEP_PAUSES_S = (0.1, 0.5, 1.0, 2.0)
 
@@ -53,33 +58,52 @@ def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint,
                 return _unconfirmed()
             with heartbeat.unhurried():
                 accepted = _submit(provider, recognition, audio, heartbeat, checkpoint)
+                _keep(provider, recognition, accepted, clock=checkpoint.clock)
     except NotNow as wait:
         return wait.outcome
     except OutcomeUnknown:
         if provider.costs_money:
             return _unconfirmed()
         raise
-    check_connection()
-    if isinstance(accepted, Answered):
-        recognitions.keep_payload(recognition, accepted.payload, now=checkpoint.clock())  # first: it can't be asked for again
-        accepted = accepted.external_id
-    _keep_id(recognition, accepted, clock=checkpoint.clock)
     turn.worked()
     return Advance()
 
 
-def _keep_id(recognition: Recognition, external_id: str, *, clock: Clock) -> None:
-    """Commit the id, also where the database is away for a moment. Where it stays away, the log is the last place to keep it: it was paid for."""
+def _keep(provider: Provider, recognition: Recognition, accepted: str | Answered, *, clock: Clock) -> None:
+    """Commit what was paid for: the answer first, where there is one, for it can't be asked for again; then the id.
+
+    Where the database is away for a moment it is tried again. Where it stays away, the log is the last place to keep the id.
+    """
+    external_id = accepted.external_id if isinstance(accepted, Answered) else accepted
+    try:
+        check_connection()
+        if isinstance(accepted, Answered):
+            payload = accepted.payload
+            _persistently(lambda: recognitions.keep_payload(recognition, payload, now=clock()))
+        if not _persistently(lambda: recognitions.keep_external_id(recognition, external_id, now=clock())) and provider.costs_money:
+            _not_kept(recognition, external_id, clock=clock)
+    except BaseException:
+        logger.critical("recognition %s was accepted as operation %s, which could not be kept", recognition.pk, external_id)
+        raise
+
+
+def _not_kept(recognition: Recognition, external_id: str, *, clock: Clock) -> None:
+    """The row has another id, which is told; or it was removed meanwhile, and what it left with the provider goes as well."""
+    if Recognition.objects.filter(pk=recognition.pk).exists():
+        logger.critical("recognition %s was accepted as operation %s, and its row has another", recognition.pk, external_id)
+        return
+    recognition.external_id = external_id
+    recognitions.request_removal([recognition], now=clock())
+
+
+def _persistently(write: Callable[[], T]) -> T:
     for pause in KEEP_PAUSES_S:
         try:
-            recognitions.keep_external_id(recognition, external_id, now=clock())
-        except DatabaseError:
+            return write()
+        except (DatabaseProblem, OSError):
             time.sleep(pause)
             connection.close_if_unusable_or_obsolete()
-        else:
-            return
-    logger.critical("recognition %s was accepted as operation %s, and the database does not take it", recognition.pk, external_id)
-    recognitions.keep_external_id(recognition, external_id, now=clock())
+    return write()
 
 
 def _submit(provider: Provider, recognition: Recognition, audio: Audio, heartbeat: Heartbeat, checkpoint: Checkpoint) -> str | Answered:

@@ -75,3 +75,11 @@ def test_an_operation_belongs_to_one_recognition(unconfirmed, now):
         control.confirm_submission(unconfirmed, external_id=other.recognition.external_id, by=By(Origin.ADMIN), now=now)
     unconfirmed.refresh_from_db()
     assert unconfirmed.halt_reason == HaltReason.UNCONFIRMED
+
+
+@pytest.mark.parametrize("known", [{"external_id": "f8d-late"}, {"payload": "payloads/x.raw"}])
+def test_what_is_known_by_now_is_not_paid_again(known, unconfirmed, now):
+    Recognition.objects.update(**known)
+    with pytest.raises(control.AnswerKnown):
+        control.confirm_submission(unconfirmed, external_id=None, by=By(Origin.ADMIN), now=now)
+    assert control.resume(AudioRecord.objects.all(), by=By(Origin.ADMIN), now=now).changed == 1

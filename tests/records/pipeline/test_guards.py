@@ -228,6 +228,41 @@ def test_our_own_pacing_is_never_a_reason_to_be_stuck(engine: Worker, table, clo
     assert record.halted_at is None
 
 
+def test_time_in_our_own_queue_does_not_count_for_a_failure_that_follows(engine: Worker, table, clock):
+    record = make_record(State.NORMALIZED, now=clock.now)
+    table.script(State.NORMALIZED, Postpone(timedelta(hours=2), paced=True), Transient("boom", "It broke."))
+    engine.work_once()
+    clock.step(hours=2)
+
+    engine.work_once()
+
+    record.refresh_from_db()
+    assert (record.halted_at, record.attempts) == (None, 1)
+
+
+def test_our_own_pacing_takes_no_failure_back(engine: Worker, table, clock):
+    record = make_record(State.NORMALIZED, now=clock.now)
+    table.script(State.NORMALIZED, *[Transient("boom", "It broke."), Postpone(timedelta(0), paced=True)] * 5)
+    while engine.work_once():
+        clock.step(hours=1)
+
+    record.refresh_from_db()
+    assert (record.halt_reason, record.attempts) == (HaltReason.EXHAUSTED, 5)
+
+
+def test_a_first_pass_has_the_time_of_the_longest_recording(engine: Worker, table, clock, settings):
+    record = make_record(now=clock.now)
+    type(record.original_file).objects.update(duration_ms=None)
+    table.script(
+        State.UPLOADED, lambda heartbeat, **_: [clock.step(hours=5), heartbeat.tick(), heartbeat.beat()] and Postpone(timedelta(0))
+    )
+
+    engine.work_once()
+
+    record.refresh_from_db()
+    assert (record.attempts, record.error_code) != (1, "deadline")
+
+
 def test_a_result_that_is_ready_is_taken_however_late(engine: Worker, table, clock):
     record = make_record(State.SUBMITTED, now=clock.now)
     table.script(State.SUBMITTED, Postpone(timedelta(seconds=5)), table.steps[State.SUBMITTED].success_later())

@@ -138,6 +138,33 @@ def test_the_last_resort_comes_after_a_grace_and_only_while_the_step_runs(held, 
     assert len(called) == 1
 
 
+def test_what_is_paid_for_is_not_broken_off_by_a_lost_record(held, clock):
+    called: list[Interrupted] = []
+    heartbeat = beating(held, clock, last_resort=called.append)
+    control.halt(AudioRecord.objects.all(), by=By(Origin.ADMIN), now=clock.now)
+    with heartbeat.unhurried():
+        for _ in range(3):
+            clock.step(seconds=20)
+            heartbeat.tick()
+            heartbeat.beat()
+        assert called == []
+    with pytest.raises(LeaseLost):
+        heartbeat.beat()
+
+
+def test_what_is_paid_for_has_longer_to_end_when_told_to_stop(held, clock):
+    called: list[Interrupted] = []
+    heartbeat = beating(held, clock, stop=lambda: True, last_resort=called.append)
+    with heartbeat.unhurried():
+        heartbeat.tick()
+        clock.step(seconds=5.9)
+        heartbeat.tick()
+        assert called == []
+        clock.step(seconds=0.1)
+        heartbeat.tick()
+    assert [type(reason) for reason in called] == [Stopping]
+
+
 def test_a_step_told_to_stop_gives_its_record_back_unharmed(table, clock, rules):
     record = make_record(now=clock.now)
     worker = Worker(table=table, clock=clock, rules=rules, stop=lambda: True)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
+from django.db import OperationalError
 
 from recognition.contract import Transient
 from recognition.models import Recognition
@@ -220,3 +221,22 @@ def test_a_write_the_database_refuses_counts_as_a_failure_and_leaves_no_file(eng
 
     record.refresh_from_db()
     assert (record.state, record.attempts, record.error_code, record.normalized_file) == (State.UPLOADED, 1, "internal_error", None)
+
+
+def test_a_commit_whose_answer_was_lost_keeps_the_file_it_wrote(engine: Worker, table, clock, monkeypatch):
+    from records.pipeline import transitions
+
+    record = make_record(now=clock.now)
+    advance = transitions.advance
+
+    def commit_and_lose(*arguments: Any, **named: Any) -> None:
+        advance(*arguments, **named)
+        raise OperationalError("the connection was lost in COMMIT")
+
+    monkeypatch.setattr(transitions, "advance", commit_and_lose)
+
+    engine.work_once()
+
+    record.refresh_from_db()
+    assert record.state == State.NORMALIZED
+    assert default_storage.exists(record.normalized_file.location)
