@@ -88,3 +88,42 @@ def test_several_workers_never_check_more_often_than_the_quota(before: str, serv
     assert speechkit.requests.most("operation", 1.0) <= 5
     assert service.database.query("SELECT count(*) FROM audio_records WHERE halted_at IS NOT NULL OR attempts > 0") == [(0,)]
     assert service.database.query("SELECT count(*) FROM audio_records WHERE state = 'submitted'") == [(WAITING,)]
+
+
+FILL_NORMALIZED = """
+import sys, django
+django.setup()
+from django.utils import timezone
+from tests.factories import make_record, make_user
+owner = make_user()
+for _ in range(int(sys.argv[1])):
+    make_record("normalized", now=timezone.now(), owner=owner)
+"""
+
+
+def test_several_workers_never_submit_more_often_than_the_quota(make_service: MakeService):
+    """500 an hour, one every 7.2 s: seen over the first few, which is where many workers would crowd."""
+    with S3() as s3, SpeechKitServer(s3.url) as speechkit:
+        speechkit.faults.always("submit", Status(status=503, shape="empty"))  # each is unconfirmed then, and not sent again
+        service = make_service(**speechkit.environment(), **s3.environment(s3.make_bucket()))
+        service.run("-c", FILL_NORMALIZED, "60")
+        workers = [
+            subprocess.Popen(
+                [sys.executable, "-m", "tests.fakes.endless_worker"], cwd=ROOT, env=service.environment, stdin=subprocess.DEVNULL
+            )
+            for _ in range(3)
+        ]
+        try:
+            wait_for(lambda: speechkit.requests.counts().get("submit", 0) >= 4, within=120)
+        finally:
+            for worker in workers:
+                worker.send_signal(signal.SIGKILL)
+                worker.wait()
+
+        # A call may be late by half a pace, never early: the stretch from the first to the last is as long as their slots lie apart.
+        assert speechkit.requests.most("submit", 3.5) == 1
+        moments = sorted(call.at for call in speechkit.requests.of("submit"))
+        assert moments[-1] - moments[0] >= (len(moments) - 1) * 7.25 - 3.7
+        halted = service.database.query("SELECT DISTINCT halt_reason FROM audio_records WHERE halted_at IS NOT NULL")
+        assert halted in ([("unconfirmed",)], [])
+        assert service.database.query("SELECT count(*) FROM audio_records WHERE attempts > 0") == [(0,)]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 from django.core.files.storage import default_storage
@@ -8,7 +9,9 @@ from django.core.management import call_command
 from django.db import connection
 from pytest_socket import disable_socket, enable_socket
 
+from recognition import registry
 from recognition.contract import Transcript, Utterance
+from recognition.models import Recognition
 from recognition.operations import keep_payload
 from records.models import AudioRecord, Structure, Text
 from records.states import State
@@ -47,6 +50,56 @@ def test_texts_and_structures_come_from_the_saved_answer_without_the_network(tra
     assert (record.state, scripted.calls) == (State.DONE, [])
     assert (Structure.objects.count(), Text.objects.count()) == (1, 1)
     assert [(event.outcome, event.origin) for event in record.events.all()] == [("rebuilt", "command")]
+
+
+WHISPER = {
+    "format": "whisper/1",
+    "model": "base",
+    "language": "en",
+    "language_asked": "en",
+    "language_probability": None,
+    "duration_ms": 2000,
+    "channels": [
+        [
+            {
+                "start_ms": 0,
+                "end_ms": 900,
+                "text": " Said.",
+                "avg_logprob": -0.2,
+                "no_speech_prob": 0.01,
+                "compression_ratio": 1.0,
+                "temperature": 0.0,
+                "words": [[0, 900, " Said.", 0.9]],
+            }
+        ]
+    ],
+}
+SPEECHKIT = {
+    "result": {
+        "audioCursors": {"finalIndex": "0"},
+        "final": {"alternatives": [{"words": [{"text": "Said.", "startTimeMs": "0", "endTimeMs": "900"}], "text": "Said."}]},
+        "channelTag": "0",
+    }
+}
+OPENAI = {"language": "english", "text": "Said.", "duration": 2.0, "segments": [{"start": 0.0, "end": 0.9, "text": " Said."}]}
+
+
+@pytest.mark.parametrize(("provider", "answer"), [("whisper", WHISPER), ("speechkit", SPEECHKIT), ("openai", OPENAI)])
+def test_every_provider_s_answer_is_rebuilt_without_the_network(provider: str, answer: dict, now):
+    record = make_record(State.DONE, now=now)
+    Recognition.objects.update(provider=provider, options=registry.get(provider).options(language="en", channels=1))
+    record.recognition.refresh_from_db()
+    keep_payload(record.recognition, json.dumps(answer).encode(), now=now)
+    if connection.vendor == "sqlite":
+        disable_socket()
+    try:
+        assert rebuild("--provider", provider) == "rebuilt: 1\n"
+    finally:
+        enable_socket()
+
+    record = AudioRecord.objects.select_related("structure", "transcript_text").get()
+    assert record.transcript_text.contents == "Said."
+    assert record.structure.contents["utterances"][0]["end_ms"] == 900
 
 
 def test_a_dry_run_changes_nothing(transcribed):
