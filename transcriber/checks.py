@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -69,15 +68,6 @@ def check_provider(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
                     id="transcriber.E005",
                 )
             )
-    model = Path(config.whisper.model).expanduser()
-    if config.recognition.provider == "whisper" and model.is_absolute() and not model.is_dir():
-        problems.append(
-            Error(
-                "[whisper] model names a folder that is not there.",
-                hint="Use base, another model's name, or its folder.",
-                id="transcriber.E006",
-            )
-        )
     return problems
 
 
