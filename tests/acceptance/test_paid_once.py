@@ -49,9 +49,10 @@ def work(service: Service, point: str = "") -> int:
 
 
 def let_the_lease_run_out(service: Service) -> None:
-    """And the pauses: two minutes go by, and nobody waits for them."""
+    """And the pauses, and the slots of the quota: minutes go by, and nobody waits for them."""
     moment = "'2020-01-01 00:00:00+00'" if service.database.url else "'2020-01-01 00:00:00'"
     service.database.execute(f"UPDATE audio_records SET delay_time = {moment}")
+    service.database.execute("UPDATE provider_gates SET next_at = NULL, booked_until = NULL")
 
 
 def stands(service: Service) -> tuple[str, str, str]:
@@ -163,7 +164,6 @@ def test_a_key_that_is_refused_pauses_all_and_costs_nothing(status: int, service
     for _ in range(12):  # each submission waits for its slot; time goes by at once here
         speechkit.finish()
         let_the_lease_run_out(service)
-        service.database.execute("UPDATE provider_gates SET next_at = NULL, booked_until = NULL")
         work(service)
     assert [row[0] for row in service.database.query("SELECT state FROM audio_records")] == ["done"] * 3
     assert speechkit.paid == 3
