@@ -476,6 +476,10 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: _Server
 
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """The `Date` of answers: by the stand-in's own clock."""
+        return super().date_time_string(self.server.owner.clock_now() if timestamp is None else timestamp)
+
     def _serve(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)

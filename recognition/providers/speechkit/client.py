@@ -11,8 +11,9 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -49,6 +50,13 @@ class Operation:
     error_code: int | None = None
     created_at: datetime | None = None
     modified_at: datetime | None = None
+    told_at: datetime | None = field(default=None, compare=False)
+    """By the service's own clock: ours may be wrong."""
+
+    @property
+    def since_modified(self) -> timedelta | None:
+        """How long ago it changed last, which is when it was done."""
+        return self.told_at - self.modified_at if self.told_at and self.modified_at else None
 
 
 class SpeechKitClient:
@@ -97,6 +105,7 @@ class SpeechKitClient:
             error_code=grpc_code(found) if error else None,
             created_at=_moment(found.get("createdAt")),
             modified_at=_moment(found.get("modifiedAt")),
+            told_at=_http_date(answer.headers.get("Date", "")),
         )
 
     def result(self, external_id: str, *, beat: Callable[[], None]) -> bytes | None:
@@ -304,6 +313,14 @@ def _trace_of(answer: Answer) -> str:
     """What the vendor's support asks for."""
     found = {name: answer.headers.get(name, "") for name in ("x-request-id", "x-server-trace-id")}
     return "".join(f", {name} {value}" for name, value in found.items() if re.fullmatch(r"[\w:.-]{1,100}", value))
+
+
+def _http_date(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
 
 
 def _moment(value: object) -> datetime | None:

@@ -126,7 +126,10 @@ class SpeechKitProvider:
         if not operation.done:
             return Pending(self._next_look(attempt))
         raw = self._client.result(attempt.external_id, beat=heartbeat.beat)
-        since_done = self._since(operation.modified_at)
+        # Where it does not say since when it is done, it was not before it was submitted.
+        since_done = operation.since_modified
+        if since_done is None:
+            since_done = self._since(operation.modified_at or attempt.submitted_at)
         if raw is None:
             return self._no_result(attempt, operation, since_done)
         try:

@@ -308,6 +308,15 @@ def test_an_error_inside_the_stream_is_fetched_over(case: Case, shape: str) -> N
     assert isinstance(case.poll(attempt), bytes)
 
 
+def test_a_clock_of_ours_that_is_ahead_does_not_make_an_empty_stream_silence(case: Case) -> None:
+    attempt = case.submit()
+    case.server.faults.next("result", Body(body=""))
+    hours_ahead = case.make(clock=lambda: case.server.clock.now() + timedelta(hours=5))
+    case.server.finish()
+
+    assert isinstance(hours_ahead.poll(attempt, Heart()), Pending)
+
+
 def test_a_quota_that_is_used_up_inside_the_stream(case: Case) -> None:
     attempt = case.submit()
     case.server.faults.next("result", Body(body='{"error":{"code":8,"message":"m"}}'))
