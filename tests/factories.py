@@ -56,7 +56,8 @@ def make_record(
             model="parrot",
             external_id=f"operation-{uuid.uuid4()}",
             source_uri="scripted:x",
-            started_at=now, created=now,
+            started_at=now,
+            created=now,
         )
     if reached >= order.index(State.TRANSCRIBED):
         contents_json = {"language": "en", "speakers": [], "utterances": []}
