@@ -59,7 +59,8 @@ class Command(BaseCommand):
         if options["verbosity"] < 2:  # the progress line and the result say all that the log would
             for name in ("records", "recognition"):
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # the record is given back then, too
+        for number in (signal.SIGINT, signal.SIGTERM):  # also where whoever started us ignores them
+            signal.signal(number, signal.default_int_handler)
         call_command("ensure_database")  # a first use may come before the first start of the service
         user = User.objects.get_or_create(username=owner)[0]
         try:
