@@ -34,6 +34,7 @@ TIDY_WITHIN_S = 1.0
 GUARD_EVERY_S = 0.2
 SCHEDULES_EVERY_S = 30.0
 LOOK_EVERY_S = 1.0
+SAME_SIGNAL_S = 1.0
 
 guard_rounds = Counter()
 frozen = Flag()
@@ -127,6 +128,7 @@ class Main:
     def __init__(self, *, is_over: Callable[[], bool] = lambda: False) -> None:
         self._is_over = is_over
         self._signals = 0
+        self._signal_at = float("-inf")
 
     def run(self) -> int:
         # django-q2 takes the default way of starting processes, which need not be fork; the seats rely on what is shared before one.
@@ -156,7 +158,9 @@ class Main:
         return processes.RESTART if fault else os.EX_OK
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._signals += 1
+        if time.monotonic() - self._signal_at > SAME_SIGNAL_S:  # one wish to stop may come twice at once
+            self._signals += 1
+            self._signal_at = time.monotonic()
         stop.set()
 
     def _wait(self, is_done: Callable[[], bool], seconds: float) -> None:

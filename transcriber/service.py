@@ -23,6 +23,7 @@ STOP_WITHIN_S = 8.5
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Before each start of a cluster that follows upon another; after the last one it is given up."""
 CALM_AFTER_S = 300.0
+SAME_SIGNAL_S = 1.0
 
 
 class CannotListen(Exception):
@@ -47,6 +48,7 @@ class Supervisor:
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._signals = 0
+        self._signal_at = float("-inf")
         self._restarts = 0
         self._web: subprocess.Popen[bytes] | None = None
         self._cluster: subprocess.Popen[bytes] | None = None
@@ -122,7 +124,10 @@ class Supervisor:
         return _wait(lambda: self._signals > 0, within)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._signals += 1
+        # One wish to stop may come twice at once, to the group and passed on by make; the second that counts is somebody's impatience.
+        if time.monotonic() - self._signal_at > SAME_SIGNAL_S:
+            self._signals += 1
+            self._signal_at = time.monotonic()
 
 
 def _start(*arguments: str, pass_fds: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:

@@ -38,6 +38,21 @@ def test_stop_in_the_middle_of_a_recognition(service: Service, work: dict[str, s
     wait_for(lambda: service.states() == {"done": 1}, within=30)
 
 
+def test_a_stop_that_is_said_twice_at_once_spends_nothing(service: Service) -> None:
+    """As when the whole group gets the signal and make passes it on as well."""
+    service.put()
+    service.start("serve", **BEATING)
+    wait_for(lambda: service.records() == [("submitted", 0, True)], within=30)
+
+    service.send(signal.SIGTERM)
+    service.send(signal.SIGTERM)
+    wait_for(lambda: not service.processes(), within=10)
+
+    assert service.status == 0
+    assert service.records() == [("submitted", 0, False)]
+    assert "were killed" not in service.new_log()
+
+
 def test_stop_in_the_middle_of_ffmpeg(service: Service) -> None:
     service.put_long(hours=0.25)
     service.start("qcluster")
