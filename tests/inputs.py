@@ -9,7 +9,6 @@ at collection, when nothing is made yet.
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import json
 import re
 import shutil
@@ -104,15 +103,3 @@ def inputs_dir(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
         if not (folder / "expectations.json").exists():  # the maker writes it last
             subprocess.run([sys.executable, str(MAKER), str(folder)], check=True, capture_output=True)
     return folder
-
-
-def maker() -> Any:
-    """The maker as a module, for its building blocks."""
-    if not MAKER.is_file():
-        pytest.skip(why_not())
-    spec = importlib.util.spec_from_file_location("make_inputs", MAKER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

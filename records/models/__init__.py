@@ -1,4 +1,4 @@
-from records.models.audio_record import MAX_TOPICS, AudioRecord
+from records.models.audio_record import AudioRecord
 from records.models.file import File
 from records.models.intake_key import IntakeKey
 from records.models.record_event import RecordEvent
@@ -6,4 +6,4 @@ from records.models.seated_worker import SeatedWorker
 from records.models.structure import Structure
 from records.models.text import Text, TextKind
 
-__all__ = ["MAX_TOPICS", "AudioRecord", "File", "IntakeKey", "RecordEvent", "SeatedWorker", "Structure", "Text", "TextKind"]
+__all__ = ["AudioRecord", "File", "IntakeKey", "RecordEvent", "SeatedWorker", "Structure", "Text", "TextKind"]

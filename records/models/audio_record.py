@@ -17,8 +17,6 @@ from records.states import FINAL, HaltReason, State
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-MAX_TOPICS = 5
-
 
 class AudioRecordQuerySet(models.QuerySet["AudioRecord"]):
     def of(self, owner: User) -> AudioRecordQuerySet:
