@@ -16,6 +16,8 @@ from django.core.files.base import File
 from django.core.files.storage import FileSystemStorage
 
 INCOMING = ".incoming"
+ATTEMPTS = 20
+"""So often a folder may vanish between its making and its use, as files beside ours are deleted."""
 
 
 @runtime_checkable
@@ -59,13 +61,15 @@ class DurableFileSystemStorage(FileSystemStorage):
     @staticmethod
     def _link(part: Path, final: Path) -> list[Path]:
         """Give the part its final name; gives the folders made for it. Unlike a rename, a link never replaces a file."""
-        for attempt in range(5):
+        for attempt in range(ATTEMPTS):
             made = [folder for folder in final.parents if not folder.exists()]
-            final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
+                final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 final.hardlink_to(part)
-            except FileNotFoundError:  # the last file of the folder was deleted in between, and the folder with it
-                if attempt == 4 or not part.exists():
+            except (FileNotFoundError, FileExistsError):
+                # The last file of the folder was deleted in between, and the folder with it: before the link, or while mkdir() looked
+                # whether what stood in its way is a folder.
+                if attempt == ATTEMPTS - 1 or not part.exists() or final.exists():
                     raise
             else:
                 return made
