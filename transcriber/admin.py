@@ -1,11 +1,46 @@
-"""The admin as a whole: its name, and what of other people's apps an operator is spared."""
+"""The admin as a whole: its name, and the look of what other people's apps bring along."""
+
+from __future__ import annotations
 
 from django.contrib import admin
-from django_q.admin import OrmQ, Success
+from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.models import Group, User
+from django.utils.translation import gettext_lazy as _
+from django_q.admin import FailAdmin, Failure, OrmQ, Schedule, ScheduleAdmin, Success
+from knox.admin import AuthTokenAdmin
+from knox.models import AuthToken
+from unfold.admin import ModelAdmin
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-admin.site.site_title = admin.site.site_header = "Transcriber"
-admin.site.index_title = "Operator's console"
-admin.site.enable_nav_sidebar = False  # the list of records needs the room
+admin.site.index_title = _("Home")
 
 # django-q2's table of background tasks. Recordings never pass through it, so it would only mislead; its failures and schedules stay.
-admin.site.unregister([OrmQ, Success])
+admin.site.unregister([OrmQ, Success, Failure, Schedule, User, Group, AuthToken])
+
+
+@admin.register(User)
+class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc, type-arg]  # unfold, knox and django-q2 ship no types
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+
+
+@admin.register(Group)
+class GroupAdmin(DjangoGroupAdmin, ModelAdmin):  # type: ignore[misc]  # unfold, knox and django-q2 ship no types
+    pass
+
+
+@admin.register(AuthToken)
+class TokenAdmin(AuthTokenAdmin, ModelAdmin):  # type: ignore[misc]  # unfold, knox and django-q2 ship no types
+    pass
+
+
+@admin.register(Failure)
+class FailureAdmin(FailAdmin, ModelAdmin):  # type: ignore[misc]  # unfold, knox and django-q2 ship no types
+    pass
+
+
+@admin.register(Schedule)
+class SchedulesAdmin(ScheduleAdmin, ModelAdmin):  # type: ignore[misc]  # unfold, knox and django-q2 ship no types
+    pass

@@ -9,6 +9,9 @@ from zoneinfo import available_timezones
 import environ
 
 from transcriber.config import ConfigError, load
+from transcriber.console import UNFOLD
+
+__all__ = ["UNFOLD"]
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 TRANSCRIBER = load(BASE_DIR)
@@ -44,6 +47,9 @@ INSTALLED_APPS = [
     "records",
     "recognition",
     "topics",
+    "unfold",  # before the admin: its templates take the place of theirs
+    "unfold.contrib.filters",
+    "unfold.contrib.forms",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -63,6 +69,8 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "transcriber.viewing.ViewersZone",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -227,6 +235,7 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ]
 LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("ru", "Русский")]
 if TRANSCRIBER.web.time_zone not in available_timezones():
     raise ConfigError("[web] time_zone must be a time zone's name, such as Europe/Moscow.")
 TIME_ZONE = TRANSCRIBER.web.time_zone

@@ -8,8 +8,8 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from django.contrib import admin
 from django.contrib.admin import ModelAdmin, SimpleListFilter
-from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth.models import User
 from django.core.paginator import Paginator
 from django.db import connection
@@ -17,7 +17,11 @@ from django.db.models import BooleanField, Exists, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.views import ChangeList
 
+from records.admin import words
 from records.models import AudioRecord
 from records.states import FINAL, HaltReason, State
 
@@ -61,9 +65,10 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]  # no generic at run
         return AtLeast(self.CAP) if found > self.CAP else found
 
 
-class RecordList(ChangeList):
+class RecordList(ChangeList):  # type: ignore[misc]  # unfold ships no types
     def get_queryset(self, request: HttpRequest, exclude_parameters: list[str | None] | None = None) -> QuerySet[AudioRecord]:
-        return super().get_queryset(request, exclude_parameters).only(*COLUMNS)
+        records: QuerySet[AudioRecord] = super().get_queryset(request, exclude_parameters)
+        return records.only(*COLUMNS)
 
 
 def search(records: QuerySet[AudioRecord], term: str) -> QuerySet[AudioRecord]:
@@ -173,3 +178,70 @@ class OwnerFilter(SimpleListFilter):
 
 
 FILTERS = (StateFilter, HaltedFilter, ReasonFilter, CreatedFilter, OwnerFilter)
+
+
+class RecordListing(ModelAdmin):  # type: ignore[type-arg]  # no generic at run time
+    """Columns, filters and search."""
+
+    list_display = ("name", "of_owner", "state_badge", "halt_badge", "age", "attempts", "next_try", "progress_bar", "created_at")
+    list_display_links = ("name",)
+    list_select_related = ("owner",)
+    list_filter = FILTERS
+    list_per_page = 50
+    search_fields = ("title", "error_text")
+    search_help_text = "The id, or a part of the title or of the error."
+    sortable_by = ("age", "created_at")
+    ordering = ("-id",)
+    paginator = CappedPaginator
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[RecordList]:
+        return RecordList
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[AudioRecord], search_term: str
+    ) -> tuple[QuerySet[AudioRecord], bool]:
+        return search(queryset, search_term), False
+
+    @admin.display(description="recording")
+    def name(self, record: AudioRecord) -> str:
+        return str(record)
+
+    @admin.display(description="owner")
+    def of_owner(self, record: AudioRecord) -> SafeString:
+        return format_html('<a href="?owner={}">{}</a>', record.owner_id, record.owner.get_username())
+
+    @admin.display(description="state")
+    def state_badge(self, record: AudioRecord) -> SafeString:
+        return format_html('<span class="badge state-{}">{}</span>', record.state, record.state)
+
+    @admin.display(description="halt", empty_value="")
+    def halt_badge(self, record: AudioRecord) -> SafeString | None:
+        if not record.halted_at:
+            return None
+        return format_html(
+            '<span class="badge halted" title="{}">{}</span> <span class="quiet">{}</span>',
+            record.error_text,
+            record.halt_reason,
+            record.error_code,
+        )
+
+    @admin.display(description="age in state", ordering="-state_entered_at")
+    def age(self, record: AudioRecord) -> str:
+        return words.span(timezone.now() - record.state_entered_at)
+
+    @admin.display(description="next try")
+    def next_try(self, record: AudioRecord) -> str:
+        return words.next_try(record, now=timezone.now())
+
+    @admin.display(description="progress", empty_value="")
+    def progress_bar(self, record: AudioRecord) -> SafeString | None:
+        if not record.acquisition_id:  # nothing is under way
+            return None
+        percent = round(record.progress * 100)
+        return format_html('<progress value="{}" max="100" aria-label="{} %"></progress>', percent, percent)
+
+    @admin.display(description="created", ordering="id")
+    def created_at(self, record: AudioRecord) -> str:
+        return f"{timezone.localtime(record.created):%Y-%m-%d %H:%M}"

@@ -1,0 +1,34 @@
+"""Times as the viewer's clock shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from zoneinfo import ZoneInfo
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+COOKIE = "timezone"
+"""Set by console.js to the name of the browser's time zone."""
+
+
+class ViewersZone:
+    """Middleware: moments are shown in the zone that the browser named, else in the configured one."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        zone = named(request.COOKIES.get(COOKIE, ""))
+        if zone is None:
+            return self.get_response(request)
+        with timezone.override(zone):
+            return self.get_response(request)
+
+
+def named(name: str) -> ZoneInfo | None:
+    """The zone of that name; None where there is none, whatever was sent."""
+    try:
+        return ZoneInfo(name) if name else None
+    except (OSError, ValueError, KeyError):
+        return None
