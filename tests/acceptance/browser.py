@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -36,7 +38,8 @@ def chromium() -> Iterator[Browser]:
     program = find_chromium()
     if program is None:
         pytest.skip("no Chromium on this machine")
-    with sync_playwright() as playwright:
+    # Playwright keeps an event loop in this thread, and Django then refuses the database; nothing here is in fact asynchronous.
+    with patch.dict(os.environ, {"DJANGO_ALLOW_ASYNC_UNSAFE": "true"}), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=FLAGS, chromium_sandbox=False)
         try:
             yield browser
