@@ -78,6 +78,25 @@ def halt(records: QuerySet[AudioRecord], *, by: By, now: datetime) -> Report:
     )
 
 
+ENDED_CODES = ("recognition_failed",)
+"""Codes of failed tries after which the operation stays as it is, however often it is asked."""
+
+DEAD_OPERATION = Q(
+    Q(halt_reason=HaltReason.REJECTED) | Q(halt_reason=HaltReason.EXHAUSTED, error_code__in=ENDED_CODES),
+    Exists(Recognition.objects.filter(pk=OuterRef("recognition_id"), payload="")),
+    state=State.SUBMITTED,
+    halted_at__isnull=False,
+)
+"""Halted records whose operation ended at the provider without an answer, or whose answer is gone there: resuming would only ask it again. What
+helps is a restart from `normalized`, which is a new recognition. `operation_is_dead` says the same of one record."""
+
+
+def operation_is_dead(record: AudioRecord) -> bool:
+    """Whether resuming this record would only ask for an answer that will never come (see DEAD_OPERATION). Reads `record.recognition`."""
+    ended = record.halt_reason == HaltReason.REJECTED or (record.halt_reason == HaltReason.EXHAUSTED and record.error_code in ENDED_CODES)
+    return ended and record.state == State.SUBMITTED and record.recognition is not None and not record.recognition.payload
+
+
 class NotUnconfirmed(Exception):
     """The record does not stand for want of an answer."""
 

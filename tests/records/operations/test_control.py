@@ -213,3 +213,25 @@ def test_a_narrowed_and_ordered_choice_is_kept_to(now):
     chosen.refresh_from_db()
     other.refresh_from_db()
     assert (chosen.halted_at, other.halted_at) == (None, now)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "code", "payload", "dead"),
+    [
+        (State.SUBMITTED, HaltReason.REJECTED, "result_expired", "", True),
+        (State.SUBMITTED, HaltReason.REJECTED, "recognition_refused", "", True),
+        (State.SUBMITTED, HaltReason.EXHAUSTED, "recognition_failed", "", True),
+        (State.SUBMITTED, HaltReason.EXHAUSTED, "provider_failed", "", False),
+        (State.SUBMITTED, HaltReason.REJECTED, "result_expired", "payloads/answer.raw", False),
+        (State.SUBMITTED, HaltReason.STOPPED, "", "", False),
+        (State.NORMALIZED, HaltReason.REJECTED, "too_long", "", False),
+        (State.TRANSCRIBED, HaltReason.EXHAUSTED, "recognition_failed", "", False),
+    ],
+)
+def test_a_dead_operation_is_known_in_a_query_and_of_one_record(state, reason, code, payload, dead, now):
+    record = make_record(state, now=now, halted_at=now, halt_reason=reason, error_code=code)
+    if record.recognition:
+        record.recognition.payload = payload
+        record.recognition.save()
+    assert AudioRecord.objects.filter(control.DEAD_OPERATION).exists() is dead
+    assert control.operation_is_dead(record) is dead
