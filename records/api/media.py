@@ -1,116 +1,30 @@
-"""Stored files as answers: ranges, validators, a type and a name of our own choosing, and never the whole file in memory."""
+"""Stored files as answers of the API: a type and a name of our own choosing, and refusals in its shape."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
 
-from django.core.files.storage import default_storage
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
-from django.utils.cache import get_conditional_response
-from django.utils.http import content_disposition_header, http_date, parse_http_date_safe
+from django.http import HttpRequest, HttpResponseBase
 from rest_framework import status
 
 from records.api.errors import Refusal
 from records.models import File
-from records.operations.intake import CHUNK, clean_title
-
-TYPES = {
-    "aac": ("audio/aac", "aac"),
-    "aiff": ("audio/aiff", "aiff"),
-    "amr": ("audio/amr", "amr"),
-    "caf": ("audio/x-caf", "caf"),
-    "flac": ("audio/flac", "flac"),
-    "matroska": ("audio/webm", "webm"),
-    "mov": ("audio/mp4", "m4a"),
-    "mp3": ("audio/mpeg", "mp3"),
-    "ogg": ("audio/ogg", "ogg"),
-    "wav": ("audio/wav", "wav"),
-}
-"""Content type and extension by the format that was found in the bytes. What was sent along with them is not believed."""
-
-
-class _Unsatisfiable(Exception):
-    pass
+from records.operations.intake import clean_title
+from records.storage import serving
 
 
 def serve(request: HttpRequest, file: File, *, title: str) -> HttpResponseBase:
-    """The file, or the range of it that is asked for. Raises Refusal (404) where its bytes are gone."""
-    etag, changed = f'"{file.pk.hex}"', int(file.created.timestamp())  # the bytes of a file row never change
-    content_type, extension = TYPES.get(file.format, ("application/octet-stream", "bin"))
+    """The file, or the range of it that is asked for. Raises Refusal (416, or 404 where its bytes are gone)."""
+    content_type, extension = serving.TYPES.get(file.format, ("application/octet-stream", "bin"))
     name = re.sub(r"[/\\]", "_", clean_title(title)) or "recording"
-    headers = {
-        "Content-Type": content_type,
-        "Content-Disposition": content_disposition_header(True, f"{name}.{extension}") or "attachment",
-        "X-Content-Type-Options": "nosniff",
-        "Cache-Control": "private, max-age=3600",
-        "Accept-Ranges": "bytes",
-        "ETag": etag,
-        "Last-Modified": http_date(changed),
-    }
-    whole = HttpResponse(headers=headers)
-    conditional = get_conditional_response(request, etag, changed, whole)
-    if conditional is not None and conditional is not whole:  # 304, 412
-        return conditional
-    start, end = 0, file.size
-    code: int = status.HTTP_200_OK
     try:
-        asked = _range(request, file.size, etag=etag, changed=changed)
-    except _Unsatisfiable:
+        return serving.serve(request, file, name=f"{name}.{extension}", content_type=content_type)
+    except serving.NoSuchRange as beyond:
         raise Refusal(
             status.HTTP_416_REQUESTED_RANGE_NOT_SATISFIABLE,
             "range_not_satisfiable",
             "The file has no such range.",
-            headers={"Content-Range": f"bytes */{file.size}"},
+            headers={"Content-Range": f"bytes */{beyond.size}"},
         ) from None
-    if asked:
-        start, end = asked
-        code = status.HTTP_206_PARTIAL_CONTENT
-        headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.size}"
-    headers["Content-Length"] = str(end - start)
-    try:
-        contents = default_storage.open(file.location, "rb")
     except FileNotFoundError:
         raise Refusal(status.HTTP_404_NOT_FOUND, "file_missing", "This file is not in the storage.") from None
-    if request.method == "HEAD":
-        contents.close()
-        return HttpResponse(status=code, headers=headers)
-    return StreamingHttpResponse(_Stretch(contents, start, end), status=code, headers=headers)
-
-
-class _Stretch:
-    """Part of an open file, chunk by chunk. Not a generator: one that was never begun would leave the file open."""
-
-    def __init__(self, contents: Any, start: int, end: int) -> None:
-        self._contents, self._start, self._end = contents, start, end
-
-    def __iter__(self) -> Iterator[bytes]:
-        self._contents.seek(self._start)
-        left = self._end - self._start
-        while left and (chunk := self._contents.read(min(CHUNK, left))):
-            left -= len(chunk)
-            yield chunk
-
-    def close(self) -> None:
-        self._contents.close()
-
-
-def _range(request: HttpRequest, size: int, *, etag: str, changed: int) -> tuple[int, int] | None:
-    """First byte and the one after the last, or None where the whole file is to be sent: no range, several, or one that is no range."""
-    match = re.fullmatch(r"bytes=\s*(\d{0,18})-(\d{0,18})\s*", request.headers.get("Range", ""))
-    if not match or match.groups() == ("", "") or request.method not in ("GET", "HEAD"):
-        return None
-    condition = request.headers.get("If-Range", "").strip()
-    if condition and condition != etag and parse_http_date_safe(condition) != changed:
-        return None
-    first, last = match.groups()
-    if first == "":
-        start, end = max(0, size - int(last)), size
-    else:
-        start, end = int(first), min(size, int(last) + 1 if last else size)
-        if last and int(last) < int(first):
-            return None
-    if start >= size or start >= end:
-        raise _Unsatisfiable
-    return start, end
