@@ -124,9 +124,9 @@ def confirm_submission(record: AudioRecord, *, external_id: str | None, by: By, 
         if attempt.external_id or attempt.payload:
             raise AnswerKnown
         if external_id is None:
-            columns, text = {"recognition_id": None}, "to be submitted again, as a new paid recognition"
+            columns, text = {"recognition_id": None}, "To be submitted again, as a new paid recognition."
         else:
-            columns, text = {}, "the operation's id was entered"
+            columns, text = {}, "The operation's id was entered."
             try:
                 with transaction.atomic():
                     Recognition.objects.filter(pk=current.recognition_id, external_id="").update(external_id=external_id, updated=now)

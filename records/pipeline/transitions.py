@@ -152,9 +152,8 @@ def _exhausted(run: Run, *, code: str, text: str, attempts: int, now: datetime) 
 
 def _stuck(run: Run, work: Work, *, code: str, text: str, now: datetime, **columns: Any) -> None:
     limit = run.rules.limits[work]
-    whose = "our own work" if work is Work.OWN else "the provider"
-    sentence = f"Waited for {whose} longer than {limit}. {text}".strip()
-    halt(run, Halt(HaltReason.STUCK, code or "time_limit", sentence), now=now, **columns)
+    sentence = f"Waited for our own work longer than {limit}." if work is Work.OWN else f"Waited for the provider longer than {limit}."
+    halt(run, Halt(HaltReason.STUCK, code or "time_limit", f"{sentence} {text}".strip()), now=now, **columns)
 
 
 def _let_go(due: datetime) -> dict[str, Any]:

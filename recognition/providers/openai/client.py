@@ -73,13 +73,13 @@ class OpenAIClient:
         kind = type(error).__name__
         if not exchange.form.is_sent:
             return NotAccepted("provider_unreachable", f"The recording could not be sent to the server in [openai] base_url ({kind}).")
-        return self._unclear("provider_unreachable", f"No whole answer came from the server in [openai] base_url ({kind})")
+        return self._unclear("provider_unreachable", f"No whole answer came from the server in [openai] base_url ({kind}).")
 
     def _judged(self, exchange: _Exchange) -> bytes:
         status = exchange.status
         if 200 <= status < 300:
             if not is_transcription(exchange.body):
-                raise self._unclear("answer_unreadable", "The server in [openai] base_url answered with something that is no transcription")
+                raise self._unclear("answer_unreadable", "The server in [openai] base_url answered with something that is no transcription.")
             return exchange.body
         said = _error_of(exchange.body)
         logger.warning("the server of [openai] answered %d%s", status, _trace_of(exchange))
@@ -105,15 +105,15 @@ class OpenAIClient:
             case status if 400 <= status < 500 and status not in (408, 499):
                 raise Refused("provider_refused", f"The server refused the recording, or what was asked of it ({status}).")
             case _:
-                raise self._unclear("provider_failed", f"The server in [openai] base_url answered with an error ({status})")
+                raise self._unclear("provider_failed", f"The server in [openai] base_url answered with an error ({status}).")
 
     def _busy(self, exchange: _Exchange) -> Busy:
         return Busy("provider_busy", "The server asks to come back later.", retry_after=pause_of(exchange.headers.get("Retry-After", "")))
 
     def _unclear(self, code: str, sentence: str) -> ProviderError:
         if self._paid:
-            return OutcomeUnknown("submission_unconfirmed", f"{sentence}; the request may have been paid for all the same.")
-        return Transient(code, f"{sentence}.")
+            return OutcomeUnknown("submission_unconfirmed", f"{sentence} The request may have been paid for all the same.")
+        return Transient(code, sentence)
 
 
 def is_transcription(body: bytes) -> bool:

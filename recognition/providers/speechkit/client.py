@@ -162,7 +162,7 @@ class SpeechKitClient:
                     content += chunk
                     beat()
                     if len(content) > max_bytes or time.monotonic() > give_up_at:
-                        raise _NoAnswer("too long an answer")
+                        raise _NoAnswer("TooLong")
         except (requests.RequestException, HTTPError, OSError) as error:
             raise _NoAnswer(type(error).__name__) from error
         answer = Answer(response.status_code, response.headers, bytes(content))
@@ -306,7 +306,7 @@ def _misconfigured(status: int) -> Misconfigured:
 
 def _named(answer: Answer) -> str:
     code = grpc_code(answer.json())
-    return f"HTTP {answer.status}" if code is None else f"HTTP {answer.status}, code {code}"
+    return f"HTTP {answer.status}" if code is None else f"HTTP {answer.status}, gRPC {code}"
 
 
 def _trace_of(answer: Answer) -> str:

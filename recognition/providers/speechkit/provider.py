@@ -40,7 +40,6 @@ OUTAGE_PAUSE = 60.0
 _EXPIRED = (
     "SpeechKit keeps results for 3 days, and this one is gone: restart the record from `normalized`, which is a new paid recognition."
 )
-_RESTART = "Once that is mended, restart the record from `normalized`, which is a new recognition."
 
 
 def _now() -> datetime:
@@ -191,7 +190,8 @@ def _failure(code: int | None) -> ProviderError:
         case status.NOT_FOUND | status.PERMISSION_DENIED | status.UNAUTHENTICATED:
             return Refused(
                 "source_unreadable",
-                f"SpeechKit could not read the recording in the bucket (code {code}): its service account must be able to. {_RESTART}",
+                f"SpeechKit could not read the recording in the bucket (code {code}): its service account must be able to. "
+                "Once that is mended, restart the record from `normalized`, which is a new recognition.",
             )
         case (
             status.CANCELLED
@@ -207,5 +207,7 @@ def _failure(code: int | None) -> ProviderError:
                 f"The recognition failed on SpeechKit's side (code {code}). If it stays so, restart the record from `normalized`, "
                 "which is a new recognition.",
             )
+        case None:
+            return Refused("recognition_failed", "SpeechKit gave the recognition up and does not say why.")
         case _:
-            return Refused("recognition_failed", f"SpeechKit gave the recognition up ({'no code' if code is None else f'code {code}'}).")
+            return Refused("recognition_failed", f"SpeechKit gave the recognition up (code {code}).")

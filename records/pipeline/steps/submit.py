@@ -129,9 +129,9 @@ def _check_limits(provider: Provider, audio: Audio) -> None:
     duration = audio.duration_ms * (audio.channels if limits.channels_add_up else 1)
     if limits.max_duration_ms is not None and duration > limits.max_duration_ms:
         hours = limits.max_duration_ms / 3_600_000
-        raise Refused(
-            "too_long", f"The provider takes at most {hours:g} hours{', summed over channels' if limits.channels_add_up else ''}."
-        )
+        if limits.channels_add_up:
+            raise Refused("too_long", f"The provider takes at most {hours:g} hours, summed over channels.")
+        raise Refused("too_long", f"The provider takes at most {hours:g} hours.")
     if limits.max_size is not None and audio.size > limits.max_size:
         raise Refused("too_large", f"The provider takes at most {limits.max_size / 2**20:.0f} MiB.")
 

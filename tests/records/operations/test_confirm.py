@@ -34,7 +34,7 @@ def test_the_operation_s_id_is_polled_and_nothing_is_paid_again(unconfirmed, wor
     assert unconfirmed.state == State.DONE
     assert "submit" not in scripted.calls
     assert Recognition.objects.get().external_id == "f8d-found"
-    assert unconfirmed.events.filter(outcome="resumed", origin="command", outcome_text="the operation's id was entered").count() == 1
+    assert unconfirmed.events.filter(outcome="resumed", origin="command", outcome_text="The operation's id was entered.").count() == 1
 
 
 def test_submitting_again_makes_a_new_attempt_and_keeps_the_old_one(unconfirmed, worker: Worker, scripted: ScriptedProvider, now):
