@@ -7,27 +7,25 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
+from itertools import accumulate
 
 from django.conf import settings
-from django.db.models import Count, Min, Sum
+from django.db.models import Count, Min
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from recognition.models import ProviderGate
-from records.models import AudioRecord, RecordEvent, SeatedWorker
+from records.models import AudioRecord, SeatedWorker
+from records.operations import tally
 from records.operations.selection import unfinished
 from records.pipeline.stages import STAGES
-from records.states import HaltReason, Origin
-
-SETTLED_AFTER = timedelta(minutes=10)
-"""Rows of the journal older than that are all committed, whatever the clocks of the machines say, and are counted but once."""
+from records.states import EventOutcome, HaltReason, Origin
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
@@ -101,70 +99,49 @@ class Queue(Collector):
 
 
 class Journal(Collector):
-    """What was done: the sums over the journal. What has settled is remembered; a scrape reads what came since."""
-
-    def __init__(self, clock: Callable[[], datetime] = timezone.now) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._settled_until: datetime | None = None
-        self._runs: Counter[tuple[str, str, bool]] = Counter()
-        self._milliseconds: Counter[str] = Counter()
+    """What was done: all that was ever written into the journal, whether its record is still there or not."""
 
     def collect(self) -> Iterator[Metric]:
-        with self._lock:
-            runs, milliseconds = self._sums(self._clock())
+        runs: Counter[tuple[str, str]] = Counter({(stage.name, outcome): 0 for stage in STAGES for outcome in BY_WORKERS})
+        acts: Counter[str] = Counter(dict.fromkeys(BY_PEOPLE, 0))
+        lasted: dict[str, Counter[int]] = {stage.name: Counter() for stage in STAGES}
+        milliseconds: Counter[str] = Counter()
+        for kind in tally.counted():
+            if kind.origin != Origin.WORKER:
+                acts[kind.outcome] += kind.runs
+                continue
+            runs[kind.step, kind.outcome] += kind.runs
+            lasted.setdefault(kind.step, Counter())[kind.up_to_ms] += kind.runs
+            milliseconds[kind.step] += kind.duration_ms
         counted = CounterMetricFamily(
             "transcriber_step_runs",
             "Runs of a step that left a row in the journal (a poll that found nothing leaves none).",
             labels=["step", "outcome"],
         )
-        acts = CounterMetricFamily(
+        for labels, number in runs.items():
+            counted.add_metric(labels, number)
+        yield counted
+        done = CounterMetricFamily(
             "transcriber_acts", "What people did to records, through the admin, the API or a command.", labels=["outcome"]
         )
-        lasted = SummaryMetricFamily("transcriber_step_duration_seconds", "How long those runs lasted.", labels=["step"])
-        done: Counter[str] = Counter()
-        per_step: Counter[str] = Counter()
-        for (step, outcome, by_worker), number in sorted(runs.items()):
-            if by_worker:
-                counted.add_metric([step, outcome], number)
-                per_step[step] += number
-            else:
-                done[outcome] += number
-        for outcome, number in sorted(done.items()):
-            acts.add_metric([outcome], number)
-        for step, number in sorted(per_step.items()):
-            lasted.add_metric([step], count_value=number, sum_value=milliseconds[step] / 1000)
-        yield counted
-        yield acts
-        yield lasted
-
-    def _sums(self, now: datetime) -> tuple[Counter[tuple[str, str, bool]], Counter[str]]:
-        settled = now - SETTLED_AFTER
-        if self._settled_until is None or settled > self._settled_until:
-            runs, milliseconds = _count(self._settled_until, settled)
-            self._runs += runs
-            self._milliseconds += milliseconds
-            self._settled_until = settled
-        fresh_runs, fresh_milliseconds = _count(self._settled_until, None)
-        return self._runs + fresh_runs, self._milliseconds + fresh_milliseconds
+        for outcome, number in acts.items():
+            done.add_metric([outcome], number)
+        yield done
+        durations = HistogramMetricFamily("transcriber_step_duration_seconds", "How long those runs lasted.", labels=["step"])
+        for step, by_bound in lasted.items():
+            durations.add_metric([step], buckets=_buckets(by_bound), sum_value=milliseconds[step] / 1000)
+        yield durations
 
 
-def _count(since: datetime | None, until: datetime | None) -> tuple[Counter[tuple[str, str, bool]], Counter[str]]:
-    """Rows of the journal from `since` on and before `until`, by step, outcome and whether a worker wrote them; and milliseconds by step."""
-    events = RecordEvent.objects.order_by()
-    if since:
-        events = events.filter(created__gte=since)
-    if until:
-        events = events.filter(created__lt=until)
-    runs: Counter[tuple[str, str, bool]] = Counter()
-    milliseconds: Counter[str] = Counter()
-    kinds = events.values_list("step", "outcome", "origin").annotate(number=Count("pk"), total=Sum("duration_ms"))
-    for step, outcome, origin, number, total in kinds:
-        by_worker = origin == Origin.WORKER
-        runs[step, outcome, by_worker] += number
-        if by_worker:
-            milliseconds[step] += total or 0
-    return runs, milliseconds
+BY_WORKERS = (EventOutcome.ADVANCED.value, EventOutcome.FAILED.value, EventOutcome.HALTED.value)
+BY_PEOPLE = (EventOutcome.HALTED.value, EventOutcome.RESUMED.value, EventOutcome.RESTARTED.value, EventOutcome.REBUILT.value)
+"""Told from the beginning as 0: a counter that appears with its first event has not grown, as Prometheus sees it."""
+
+
+def _buckets(by_bound: Counter[int]) -> list[tuple[str, float]]:
+    """Upper bound in seconds and how many runs did not exceed it, as Prometheus wants them: each holds all the smaller ones."""
+    numbers = accumulate(by_bound[bound] for bound in (*tally.BOUNDS_MS, tally.LONGER))
+    return list(zip([*(str(bound / 1000) for bound in tally.BOUNDS_MS), "+Inf"], numbers, strict=True))
 
 
 registry = CollectorRegistry()

@@ -119,6 +119,36 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='TallyMark',
+            fields=[
+                ('id', models.UUIDField(default=records.models.base.new_id, editable=False, primary_key=True, serialize=False)),
+                ('created', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('updated', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('until', models.DateTimeField()),
+            ],
+            options={
+                'db_table': 'journal_tally_mark',
+            },
+        ),
+        migrations.CreateModel(
+            name='Tally',
+            fields=[
+                ('id', models.UUIDField(default=records.models.base.new_id, editable=False, primary_key=True, serialize=False)),
+                ('created', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('updated', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('step', models.CharField(blank=True, max_length=32)),
+                ('outcome', models.CharField(choices=[('advanced', 'Advanced'), ('failed', 'Failed'), ('halted', 'Halted'), ('resumed', 'Resumed'), ('restarted', 'Restarted'), ('rebuilt', 'Rebuilt')], max_length=16)),
+                ('origin', models.CharField(choices=[('worker', 'Worker'), ('admin', 'Admin'), ('api', 'Api'), ('telegram', 'Telegram'), ('command', 'Command')], max_length=16)),
+                ('up_to_ms', models.BigIntegerField(help_text='Runs that lasted so long, and longer than the next smaller bound; -1: the longest ones.')),
+                ('runs', models.PositiveBigIntegerField()),
+                ('duration_ms', models.PositiveBigIntegerField(help_text='All of them together.')),
+            ],
+            options={
+                'db_table': 'journal_tallies',
+                'constraints': [models.UniqueConstraint(fields=('step', 'outcome', 'origin', 'up_to_ms'), name='journal_tallies_one_each'), models.CheckConstraint(condition=models.Q(('outcome__in', ['advanced', 'failed', 'halted', 'resumed', 'restarted', 'rebuilt'])), name='journal_tallies_outcome_known'), models.CheckConstraint(condition=models.Q(('origin__in', ['worker', 'admin', 'api', 'telegram', 'command'])), name='journal_tallies_origin_known')],
+            },
+        ),
+        migrations.CreateModel(
             name='IntakeKey',
             fields=[
                 ('id', models.UUIDField(default=records.models.base.new_id, editable=False, primary_key=True, serialize=False)),

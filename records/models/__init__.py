@@ -4,6 +4,7 @@ from records.models.intake_key import IntakeKey
 from records.models.record_event import RecordEvent
 from records.models.seated_worker import SeatedWorker
 from records.models.structure import Structure
+from records.models.tally import Tally, TallyMark
 from records.models.text import Text, TextKind
 
-__all__ = ["AudioRecord", "File", "IntakeKey", "RecordEvent", "SeatedWorker", "Structure", "Text", "TextKind"]
+__all__ = ["AudioRecord", "File", "IntakeKey", "RecordEvent", "SeatedWorker", "Structure", "Tally", "TallyMark", "Text", "TextKind"]

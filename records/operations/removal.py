@@ -14,7 +14,8 @@ from django.utils import timezone
 
 from recognition.models import Recognition
 from recognition.operations import request_removal
-from records.models import AudioRecord, File, Structure, Text
+from records.models import AudioRecord, File, Structure, TallyMark, Text
+from records.operations import tally
 
 logger = logging.getLogger(__name__)
 
@@ -27,11 +28,12 @@ def remove(records: QuerySet[AudioRecord]) -> int:
     removed = 0
     for pk in list(records.values_list("pk", flat=True)):
         with transaction.atomic():
-            removed += _remove(AudioRecord.objects.select_for_update().filter(pk=pk))
+            mark = tally.hold_mark()
+            removed += _remove(AudioRecord.objects.select_for_update().filter(pk=pk), mark)
     return removed
 
 
-def _remove(found: QuerySet[AudioRecord]) -> bool:
+def _remove(found: QuerySet[AudioRecord], mark: TallyMark) -> bool:
     record = found.first()
     if record is None:
         return False
@@ -40,6 +42,7 @@ def _remove(found: QuerySet[AudioRecord]) -> bool:
     files = File.objects.filter(pk__in=[record.original_file_id, record.normalized_file_id])
     names = [str(attempt.payload.name) for attempt in attempts if attempt.payload] + list(files.values_list("location", flat=True))
     request_removal((attempt for attempt in attempts if _is_elsewhere(attempt, names)), now=timezone.now())
+    tally.count_in(record, mark, now=timezone.now())
     found.update(recognition=None)  # record and attempt lead to each other
     found.delete()
     files.delete()
