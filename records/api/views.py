@@ -7,8 +7,10 @@ from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from django.contrib.auth.models import User
-from django.http import HttpResponse, HttpResponseBase, JsonResponse
+from django.http import HttpResponse, HttpResponseBase
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import exceptions, status
@@ -17,7 +19,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from records import formats, queries
+from records import queries
 from records.api.errors import Refusal, conflict
 from records.api.media import serve
 from records.api.serializers import (
@@ -38,6 +40,7 @@ from records.models import AudioRecord, File, RecordEvent
 from records.operations import control, edit, intake, removal
 from records.operations.control import By, Report
 from records.states import Origin
+from records.storage.serving import TRANSCRIPT_TYPES, content_type_of, transcript_as
 
 RETRY_AFTER = OpenApiParameter(
     "Retry-After", int, OpenApiParameter.HEADER, response=[200, 202, 409], description="Seconds after which to ask again, while unfinished."
@@ -123,7 +126,7 @@ class Records(GenericAPIView[AudioRecord]):
 def idempotency_key(request: Request) -> str:
     key: str = request.headers.get("Idempotency-Key", "")
     if key and not re.fullmatch(r"[!-~]([ -~]{0,253}[!-~])?", key):
-        raise Refusal(status.HTTP_400_BAD_REQUEST, "bad_idempotency_key", "An Idempotency-Key is 1 to 255 printable ASCII characters.")
+        raise Refusal(status.HTTP_400_BAD_REQUEST, "bad_idempotency_key", _("An Idempotency-Key is 1 to 255 printable ASCII characters."))
     return key
 
 
@@ -172,17 +175,17 @@ class Halt(APIView):
 
 
 PASSED_OVER = {
-    "not_halted": "This record is not halted.",
-    "unconfirmed": "Nobody knows whether the paid submission was accepted; an operator has to find out first.",
-    "done": "This record is done.",
-    "halted_already": "This record is halted already.",
+    "not_halted": gettext_lazy("This record is not halted."),
+    "unconfirmed": gettext_lazy("Nobody knows whether the paid submission was accepted; an operator has to find out first."),
+    "done": gettext_lazy("This record is done."),
+    "halted_already": gettext_lazy("This record is halted already."),
 }
 
 
 def acted(report: Report, request: Request, pk: UUID) -> Response:
     """The answer to an act on one record."""
     for reason in report.passed_over:
-        raise conflict(reason, PASSED_OVER[reason])
+        raise conflict(reason, str(PASSED_OVER[reason]))
     if not report.changed:
         raise exceptions.NotFound
     return shown(queries.get_shown(asker(request), pk), request)
@@ -201,10 +204,9 @@ class Events(GenericAPIView[RecordEvent]):
         return self.get_paginated_response(self.get_serializer(self.paginate_queryset(events), many=True).data)
 
 
-MEDIA_TYPES = {"json": "application/json", "txt": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
 TRANSCRIPT_ANSWERS: dict[Any, Any] = {
     (200, "application/json"): TranscriptSerializer,
-    **{(200, MEDIA_TYPES[kind]): OpenApiTypes.STR for kind in TRANSCRIPT_KINDS if kind != "json"},
+    **{(200, TRANSCRIPT_TYPES[kind]): OpenApiTypes.STR for kind in TRANSCRIPT_KINDS if kind != "json"},
     409: OpenApiResponse(ErrorSerializer, "Codes: not_ready (ask again after Retry-After), halted."),
 }
 
@@ -214,22 +216,11 @@ def transcript(request: Request, pk: UUID, kind: str) -> HttpResponseBase:
     if record.structure_id is None:
         seconds = seconds_to_wait(record, timezone.now())
         if seconds is None:
-            raise conflict("halted", "There is no transcript: the record is halted.")
-        raise conflict("not_ready", "The transcript is not there yet.", headers={"Retry-After": str(seconds)})
-    if kind == "txt":
-        assert record.transcript_text is not None
-        text = record.transcript_text.contents
-        return _text(text and f"{text}\n", kind)
-    assert record.structure is not None
-    contents = record.structure.contents
-    if kind == "json":
-        return JsonResponse({"version": record.structure.version, **contents}, json_dumps_params={"ensure_ascii": False})
-    write = formats.to_srt if kind == "srt" else formats.to_vtt
-    return _text(write(formats.from_structure(contents)), kind)
-
-
-def _text(text: str, kind: str) -> HttpResponse:
-    return HttpResponse(text, content_type=f"{MEDIA_TYPES[kind]}; charset=utf-8")
+            raise conflict("halted", _("There is no transcript: the record is halted."))
+        raise conflict("not_ready", _("The transcript is not there yet."), headers={"Retry-After": str(seconds)})
+    written = transcript_as(record, kind)
+    assert written is not None
+    return HttpResponse(written, content_type=content_type_of(kind))
 
 
 class Transcript(APIView):
@@ -239,10 +230,10 @@ class Transcript(APIView):
         responses={**TRANSCRIPT_ANSWERS, 406: OpenApiResponse(ErrorSerializer, "None of the forms is accepted.")},
     )
     def get(self, request: Request, pk: UUID) -> HttpResponseBase:
-        preferred = request._request.get_preferred_type(list(MEDIA_TYPES.values()))
+        preferred = request._request.get_preferred_type(list(TRANSCRIPT_TYPES.values()))
         if preferred is None:
             raise exceptions.NotAcceptable
-        answer = transcript(request, pk, next(kind for kind, media_type in MEDIA_TYPES.items() if media_type == preferred))
+        answer = transcript(request, pk, next(kind for kind, media_type in TRANSCRIPT_TYPES.items() if media_type == preferred))
         answer["Vary"] = "Accept"
         return answer
 
@@ -275,7 +266,7 @@ class OriginalAudio(APIView):
         record = queries.get_with_files(asker(request), pk)
         file: File | None = getattr(record, self.which)
         if file is None:
-            raise conflict("not_ready", "The normalized copy is not there yet.")
+            raise conflict("not_ready", _("The normalized copy is not there yet."))
         return serve(request._request, file, title=record.title)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.utils.cache import get_conditional_response
 from django.utils.http import content_disposition_header, http_date, parse_http_date_safe
 
-from records.models import File
+from records import formats
+from records.models import AudioRecord, File
 
 CHUNK = 256 * 1024
 
@@ -28,6 +30,9 @@ TYPES = {
     "wav": ("audio/wav", "wav"),
 }
 """Content type and extension by the format that was found in the bytes. What was sent along with them is not believed."""
+
+TRANSCRIPT_TYPES = {"json": "application/json", "txt": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
+"""Content types of a transcript, by its form."""
 
 
 class NoSuchRange(Exception):
@@ -102,3 +107,24 @@ def _range(request: HttpRequest, size: int, *, etag: str, changed: int) -> tuple
     if start >= size or start >= end:
         raise NoSuchRange(size)
     return start, end
+
+
+def content_type_of(kind: str) -> str:
+    """Of a transcript in that form; JSON is UTF-8 without saying so."""
+    return TRANSCRIPT_TYPES[kind] if kind == "json" else f"{TRANSCRIPT_TYPES[kind]}; charset=utf-8"
+
+
+def transcript_as(record: AudioRecord, kind: str) -> str | None:
+    """The transcript in one of the forms of TRANSCRIPT_TYPES, None where there is none. Reads the text for `txt`, the structure for the others."""
+    if kind == "txt":
+        if record.transcript_text is None:
+            return None
+        text = record.transcript_text.contents
+        return text and f"{text}\n"
+    if record.structure is None:
+        return None
+    contents = record.structure.contents
+    if kind == "json":
+        return json.dumps({"version": record.structure.version, **contents}, ensure_ascii=False)
+    write = formats.to_srt if kind == "srt" else formats.to_vtt
+    return write(formats.from_structure(contents))
