@@ -79,6 +79,14 @@ class AudioRecord(Row):
             models.Index(fields=["halt_reason", "state"], name="audio_records_halted", condition=Q(halted_at__isnull=False)),
             # What is under way, by state and age (admin).
             models.Index(fields=["state", "state_entered_at"], name="audio_records_unfinished", condition=~Q(state=FINAL)),
+            # How many stand for each reason or none, and which entered its state first (records.overview).
+            models.Index(fields=["state", "halt_reason", "state_entered_at"], name="audio_records_standing", condition=~Q(state=FINAL)),
+            # Which has been worked on longest, as its limit counts (records.overview).
+            models.Index(
+                fields=["state", "work_started_at"],
+                name="audio_records_working",
+                condition=Q(work_started_at__isnull=False, halted_at__isnull=True),
+            ),
         ]
         constraints = [
             models.CheckConstraint(condition=Q(state__in=State.values), name="audio_records_state_known"),
