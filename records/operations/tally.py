@@ -15,7 +15,9 @@ from django.db import transaction
 from django.db.models import BigIntegerField, Case, Count, F, QuerySet, Subquery, Sum, Value, When
 from django.db.models.functions import Coalesce
 
-from records.models import AudioRecord, RecordEvent, Tally, TallyMark
+from records import history
+from records.models import AudioRecord, JournalQuarter, RecordEvent, Tally, TallyMark
+from records.models.journal_quarter import quarter_of
 
 SETTLED_AFTER = timedelta(minutes=10)
 """Rows of the journal older than that are all committed, as far as the clocks of the machines agree to within it."""
@@ -58,7 +60,10 @@ def settle(*, now: datetime) -> None:
         mark = hold_mark()
         if mark.until >= until:
             return
-        _add(_kinds(RecordEvent.objects.filter(created__gte=mark.until, created__lt=until)), now=now)
+        settled = RecordEvent.objects.filter(created__gte=mark.until, created__lt=until)
+        _add(_kinds(settled), now=now)
+        _add_by_quarter(settled, now=now)
+        JournalQuarter.objects.filter(quarter__lt=quarter_of(now - history.KEPT)).delete()
         TallyMark.objects.filter(pk=mark.pk).update(until=until, updated=now)
 
 
@@ -74,7 +79,9 @@ def hold_mark() -> TallyMark:
 
 def count_in(record: AudioRecord, mark: TallyMark, *, now: datetime) -> None:
     """Add the rows of a record that is about to be removed, as far as they are not counted yet."""
-    _add(_kinds(RecordEvent.objects.filter(record=record, created__gte=mark.until)), now=now)
+    fresh = RecordEvent.objects.filter(record=record, created__gte=mark.until)
+    _add(_kinds(fresh), now=now)
+    _add_by_quarter(fresh, now=now)
 
 
 FIELDS = ("step", "outcome", "origin", "up_to_ms", "runs", "duration_ms")
@@ -103,3 +110,12 @@ def _add(kinds: Iterable[tuple[str, str, str, int, int, int]], *, now: datetime)
         more = {"runs": F("runs") + runs, "duration_ms": F("duration_ms") + duration_ms, "updated": now}
         if not Tally.objects.filter(**kind).update(**more):
             Tally.objects.create(**kind, runs=runs, duration_ms=duration_ms, created=now, updated=now)
+
+
+def _add_by_quarter(events: QuerySet[RecordEvent], *, now: datetime) -> None:
+    recent = events.filter(created__gte=now - history.KEPT)
+    for quarter, step, outcome, up_to_ms, runs, recorded_ms in history.quarters(recent):
+        kind = {"quarter": quarter, "step": step, "outcome": outcome, "up_to_ms": up_to_ms}
+        more = {"runs": F("runs") + runs, "recorded_ms": F("recorded_ms") + recorded_ms, "updated": now}
+        if not JournalQuarter.objects.filter(**kind).update(**more):
+            JournalQuarter.objects.create(**kind, runs=runs, recorded_ms=recorded_ms, created=now, updated=now)
