@@ -40,7 +40,7 @@ def get_with_structure(owner: User, pk: UUID) -> AudioRecord:
 
 def get_with_text(owner: User, pk: UUID) -> AudioRecord:
     """One record with its transcript's text loaded, if there is one. Raises AudioRecord.DoesNotExist."""
-    return own(owner).select_related("transcript_text").get(pk=pk)
+    return own(owner).select_related("transcript_text", "structure").defer("structure__contents").get(pk=pk)
 
 
 def get_with_files(owner: User, pk: UUID) -> AudioRecord:

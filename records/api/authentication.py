@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from django.http import QueryDict
+from django.utils.translation import gettext as _
 from drf_spectacular.authentication import SessionScheme
 from drf_spectacular.contrib.knox_auth_token import KnoxTokenScheme
 from knox.auth import TokenAuthentication as KnoxTokenAuthentication
@@ -18,7 +19,7 @@ class TokenAuthentication(KnoxTokenAuthentication):  # type: ignore[misc]  # kno
 
     def authenticate_credentials(self, token: bytes) -> Any:
         if not token.isalnum():  # ours are; knox fails on bytes that are no text
-            raise exceptions.AuthenticationFailed("Invalid token.")
+            raise exceptions.AuthenticationFailed(_("Invalid token."))
         return super().authenticate_credentials(token)
 
 
@@ -31,7 +32,10 @@ class SessionAuthentication(authentication.SessionAuthentication):
     def enforce_csrf(self, request: Request) -> None:
         headers_alone = copy.copy(request._request)
         headers_alone.POST = QueryDict()
-        super().enforce_csrf(headers_alone)  # type: ignore[arg-type]
+        try:
+            super().enforce_csrf(headers_alone)  # type: ignore[arg-type]
+        except exceptions.PermissionDenied as error:
+            raise exceptions.PermissionDenied(_("The X-CSRFToken header is missing, or is not the one of this session.")) from error
 
 
 class TokenScheme(KnoxTokenScheme):  # type: ignore[no-untyped-call]

@@ -11,6 +11,9 @@ from django.core import signals
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseServerError, JsonResponse, UnreadablePostError
 from django.urls import resolve
+from django.utils import translation
+from django.utils.cache import patch_vary_headers
+from django.utils.translation import gettext as _
 from django.views import defaults
 from drf_standardized_errors.handler import ExceptionHandler as StandardHandler
 from rest_framework import exceptions, status
@@ -57,13 +60,16 @@ class ExceptionHandler(StandardHandler):
             case IntakeRefused():
                 return Refusal(_STATUS[type(exc)], exc.code, exc.message)
             case RequestDataTooBig():
-                return Refusal(TOO_LARGE, "too_large", "The request's body is larger than this call takes.")
+                return Refusal(TOO_LARGE, "too_large", _("The request's body is larger than this call takes."))
             case SuspiciousOperation():
                 return exceptions.ParseError()
             case UnreadablePostError():
-                return Refusal(status.HTTP_400_BAD_REQUEST, "cut_off", "The request's body ended early.")
+                return Refusal(status.HTTP_400_BAD_REQUEST, "cut_off", _("The request's body ended early."))
         converted: Exception = super().convert_known_exceptions(exc)
         return converted
+
+    def convert_unhandled_exceptions(self, exc: Exception) -> exceptions.APIException:
+        return exc if isinstance(exc, exceptions.APIException) else exceptions.APIException(_("Server Error (500)"))
 
     def get_headers(self, exc: exceptions.APIException) -> dict[str, str]:
         return {**super().get_headers(exc), **getattr(exc, "headers", {})}
@@ -86,23 +92,30 @@ class UnknownAddress(APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         nearest = getattr(resolve(f"{request.path_info}/").func, "view_class", None)
-        hint = "" if nearest is UnknownAddress else " Did you mean the one with a slash at its end?"
-        raise exceptions.NotFound("There is nothing at this address." + hint)
+        if nearest is UnknownAddress:
+            raise exceptions.NotFound(_("There is nothing at this address."))
+        raise exceptions.NotFound(_("There is nothing at this address. Did you mean the one with a slash at its end?"))
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """What Django refuses before a view is asked, such as a host that is not allowed."""
     if not request.path.startswith("/api/"):
         return defaults.bad_request(request, exception)
-    return _answer(HttpResponseBadRequest.status_code, "client_error", "bad_request", "The request can't be answered.")
+    # It may have been refused before the language was looked at, and then the thread's is the one of its last request.
+    with translation.override(translation.get_language_from_request(request)):
+        return _answer(HttpResponseBadRequest.status_code, "client_error", "bad_request", _("The request can't be answered."))
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """What went wrong outside the views."""
     if not request.path.startswith("/api/"):
         return defaults.server_error(request)
-    return _answer(HttpResponseServerError.status_code, "server_error", "error", "Server Error (500)")
+    with translation.override(translation.get_language_from_request(request)):
+        return _answer(HttpResponseServerError.status_code, "server_error", "error", _("Server Error (500)"))
 
 
 def _answer(status_code: int, kind: str, code: str, detail: str) -> JsonResponse:
-    return JsonResponse({"type": kind, "errors": [{"code": code, "detail": detail, "attr": None}]}, status=status_code)
+    answer = JsonResponse({"type": kind, "errors": [{"code": code, "detail": detail, "attr": None}]}, status=status_code)
+    answer["Content-Language"] = translation.get_language() or ""
+    patch_vary_headers(answer, ["Accept-Language"])
+    return answer

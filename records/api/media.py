@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from django.http import HttpRequest, HttpResponseBase
+from django.utils.translation import gettext as _
 from rest_framework import status
 
 from records.api.errors import Refusal
@@ -23,8 +24,8 @@ def serve(request: HttpRequest, file: File, *, title: str) -> HttpResponseBase:
         raise Refusal(
             status.HTTP_416_REQUESTED_RANGE_NOT_SATISFIABLE,
             "range_not_satisfiable",
-            "The file has no such range.",
+            _("The file has no such range."),
             headers={"Content-Range": f"bytes */{beyond.size}"},
         ) from None
     except FileNotFoundError:
-        raise Refusal(status.HTTP_404_NOT_FOUND, "file_missing", "This file is not in the storage.") from None
+        raise Refusal(status.HTTP_404_NOT_FOUND, "file_missing", _("This file is not in the storage.")) from None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from json import JSONDecodeError
 from typing import Any
 
+from django.utils.translation import gettext as _
 from rest_framework.exceptions import ParseError
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import JSONParser
@@ -27,4 +29,10 @@ class Json(JSONParser):
         try:
             return super().parse(stream, media_type, parser_context)
         except RecursionError:
-            raise ParseError("JSON parse error - nested too deeply") from None
+            raise ParseError(_("The request's body is JSON that is nested too deeply.")) from None
+        except ParseError as error:
+            place = error.__context__
+            if isinstance(place, JSONDecodeError):
+                where = {"line": place.lineno, "column": place.colno}
+                raise ParseError(_("The request's body is no JSON from line %(line)d, column %(column)d on.") % where) from None
+            raise ParseError(_("The request's body is no JSON.")) from None

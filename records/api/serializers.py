@@ -6,22 +6,25 @@ import math
 from datetime import datetime
 from typing import Any
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
 from records.models import AudioRecord, File, RecordEvent
 from records.operations.intake import TITLE_LENGTH
+from records.sentences import translated
 from records.states import FINAL, EventOutcome, HaltReason, Origin, State
 
 # ---- out ----------------------------------------------------------------------------------------------------------------------------
 
 REASONS = {
-    HaltReason.REJECTED: "This recording can't be transcribed.",
-    HaltReason.EXHAUSTED: "It was tried several times in vain.",
-    HaltReason.STUCK: "It took too long.",
-    HaltReason.UNCONFIRMED: "Nobody knows whether the provider accepted it.",
-    HaltReason.STOPPED: "A person halted it; resume it to go on.",
+    HaltReason.REJECTED: gettext_lazy("This recording can't be transcribed."),
+    HaltReason.EXHAUSTED: gettext_lazy("It was tried several times in vain."),
+    HaltReason.STUCK: gettext_lazy("It took too long."),
+    HaltReason.UNCONFIRMED: gettext_lazy("Nobody knows whether the provider accepted it."),
+    HaltReason.STOPPED: gettext_lazy("A person halted it; resume it to go on."),
 }
 """What is said of a halt that has no text of its own."""
 
@@ -92,13 +95,13 @@ class RecordSerializer(serializers.Serializer[AudioRecord]):
         if record.halted_at is None:
             return None
         reason = HaltReason(record.halt_reason)
-        return {"code": record.error_code or reason.value, "message": record.error_text or REASONS[reason]}
+        return {"code": record.error_code or reason.value, "message": translated(record.error_text) or str(REASONS[reason])}
 
     @extend_schema_field(TroubleSerializer(allow_null=True))
     def get_waiting_for(self, record: AudioRecord) -> dict[str, str] | None:
         if record.halted_at is not None or not record.error_code:
             return None
-        return {"code": record.error_code, "message": record.error_text}
+        return {"code": record.error_code, "message": translated(record.error_text)}
 
     def get_language(self, record: AudioRecord) -> str | None:
         return record.language or None
@@ -155,7 +158,10 @@ class EventSerializer(serializers.Serializer[RecordEvent]):
     step = serializers.CharField()
     outcome = serializers.ChoiceField(choices=EventOutcome.choices)
     duration_ms = serializers.IntegerField(allow_null=True, help_text="How long the step ran.")
-    outcome_text = serializers.CharField()
+    outcome_text = serializers.SerializerMethodField()
+
+    def get_outcome_text(self, event: RecordEvent) -> str:
+        return translated(event.outcome_text)
 
     def get_actor(self, event: RecordEvent) -> str | None:
         return event.actor.get_username() if event.actor else None
@@ -170,7 +176,7 @@ class StrictSerializer(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, dict) and (unknown := sorted(set(data) - set(self.fields))):
             raise serializers.ValidationError(
-                {name: [serializers.ErrorDetail("There is no such field.", "unknown_field")] for name in unknown}
+                {name: [serializers.ErrorDetail(_("There is no such field."), "unknown_field")] for name in unknown}
             )
         return super().to_internal_value(data)
 

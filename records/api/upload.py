@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from django.db import connection
 from django.http import HttpRequest, UnreadablePostError
 from django.utils.http import parse_header_parameters
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from rest_framework import exceptions, status
 from rest_framework.request import Request
 
@@ -63,9 +65,9 @@ def receive(request: Request) -> Iterator[Upload]:
 def _length(sent: HttpRequest) -> int:
     announced = sent.META.get("CONTENT_LENGTH") or ""
     if not announced or "HTTP_TRANSFER_ENCODING" in sent.META:
-        raise Refusal(status.HTTP_411_LENGTH_REQUIRED, "length_required", "Say how long the request is in a Content-Length header.")
+        raise Refusal(status.HTTP_411_LENGTH_REQUIRED, "length_required", _("Say how long the request is in a Content-Length header."))
     if not re.fullmatch(r"[0-9]{1,18}", announced):
-        raise Refusal(status.HTTP_400_BAD_REQUEST, "malformed", "Content-Length must be a number of bytes.")
+        raise Refusal(status.HTTP_400_BAD_REQUEST, "malformed", _("Content-Length must be a number of bytes."))
     if not int(announced):
         raise Empty
     return int(announced)
@@ -83,7 +85,9 @@ def _name(sent: HttpRequest) -> str:
         raise Refusal(
             status.HTTP_400_BAD_REQUEST,
             "name_missing",
-            "Send a form with the field file, or the recording itself with its name in a header: Content-Disposition: attachment; filename=….",
+            _(
+                "Send a form with the field file, or the recording itself with its name in a header: Content-Disposition: attachment; filename=…."
+            ),
         )
     return name
 
@@ -124,10 +128,10 @@ class Body:
             chunk = self._sent.read(min(CHUNK, self._left))
         except UnreadablePostError as error:
             if isinstance(error.__cause__, TimeoutError):
-                raise Refusal(status.HTTP_408_REQUEST_TIMEOUT, "too_slow", "Nothing came for too long.") from error
+                raise Refusal(status.HTTP_408_REQUEST_TIMEOUT, "too_slow", _("Nothing came for too long.")) from error
             chunk = b""
         if not chunk:
-            raise Refusal(status.HTTP_400_BAD_REQUEST, "cut_off", "The request ended before all that Content-Length announced had come.")
+            raise Refusal(status.HTTP_400_BAD_REQUEST, "cut_off", _("The request ended before all that Content-Length announced had come."))
         self._left -= len(chunk)
         return chunk
 
@@ -141,7 +145,7 @@ class _Form:
     def __init__(self, sent: HttpRequest, length: int) -> None:
         boundary = (sent.content_params or {}).get("boundary", "")
         if not re.fullmatch(r"[ -~]{0,199}[!-~]", boundary):
-            raise _malformed("The form's Content-Type has no boundary.")
+            raise _malformed(_("The form's Content-Type has no boundary."))
         self._body = Body(sent, length)
         self._delimiter = b"\r\n--" + boundary.encode()
         self._buffer = b"\r\n"  # so that the first delimiter looks like all others
@@ -150,13 +154,13 @@ class _Form:
         name: str | None = None
         fields: dict[str, str] = {}
         self._until(self._delimiter, _Collected(LARGEST_HEADERS))
-        for _ in range(MOST_PARTS):
+        for _number in range(MOST_PARTS):
             if self._is_last():
                 break
             field_name, file_name = self._headers()
             if file_name is not None:
                 if field_name != "file" or name is not None:
-                    raise invalid(field_name, "unexpected_file", "Send one file, in the field file.")
+                    raise invalid(field_name, "unexpected_file", _("Send one file, in the field file."))
                 name = file_name
                 self._until(self._delimiter, arrival.write)
             else:
@@ -164,9 +168,12 @@ class _Form:
                 self._until(self._delimiter, value)
                 fields[field_name] = value.text()
         else:
-            raise _malformed(f"The form has more than {MOST_PARTS} parts.")
+            raise _malformed(
+                ngettext("The form has more than %(count)d part.", "The form has more than %(count)d parts.", MOST_PARTS)
+                % {"count": MOST_PARTS}
+            )
         if name is None or (name == "" and not arrival.size):
-            raise invalid("file", "required", "Send the recording as a file, in the field file.")
+            raise invalid("file", "required", _("Send the recording as a file, in the field file."))
         return Upload(arrival, name, fields)
 
     def _headers(self) -> tuple[str, str | None]:
@@ -176,9 +183,9 @@ class _Form:
         headers = {name.strip().lower(): value for name, _, value in (line.partition(":") for line in lines.text("replace").split("\r\n"))}
         parameters = _parameters(headers.get("content-disposition", ""))
         if not parameters.get("name"):
-            raise _malformed("A part of the form has no name.")
+            raise _malformed(_("A part of the form has no name."))
         if headers.get("content-transfer-encoding", "").strip().lower() in ("base64", "quoted-printable"):
-            raise _malformed("The parts of a form must not be encoded.")
+            raise _malformed(_("The parts of a form must not be encoded."))
         return parameters["name"], parameters.get("filename")
 
     def _is_last(self) -> bool:
@@ -188,7 +195,7 @@ class _Form:
         if self._buffer.startswith(b"\r\n"):
             return False
         if not self._buffer.startswith(b"--"):
-            raise _malformed("A boundary of the form is damaged.")
+            raise _malformed(_("A boundary of the form is damaged."))
         rest = _Collected(LARGEST_HEADERS)
         rest(self._buffer)
         while chunk := self._body.read():
@@ -209,7 +216,7 @@ class _Form:
     def _more(self) -> None:
         chunk = self._body.read()
         if not chunk:
-            raise _malformed("The form ends before its closing boundary.")
+            raise _malformed(_("The form ends before its closing boundary."))
         self._buffer += chunk
 
 
@@ -223,13 +230,13 @@ class _Collected:
     def __call__(self, chunk: bytes) -> None:
         self._bytes += chunk
         if len(self._bytes) > self._limit:
-            raise _malformed("A part of the form is too long.")
+            raise _malformed(_("A part of the form is too long."))
 
     def text(self, errors: str = "strict") -> str:
         try:
             return self._bytes.decode("utf-8", errors)
         except UnicodeDecodeError as error:
-            raise _malformed("A field of the form is not UTF-8.") from error
+            raise _malformed(_("A field of the form is not UTF-8.")) from error
 
 
 def _malformed(detail: str) -> Refusal:

@@ -220,7 +220,9 @@ def transcript(request: Request, pk: UUID, kind: str) -> HttpResponseBase:
         raise conflict("not_ready", _("The transcript is not there yet."), headers={"Retry-After": str(seconds)})
     written = transcript_as(record, kind)
     assert written is not None
-    return HttpResponse(written, content_type=content_type_of(kind))
+    assert record.structure is not None
+    spoken = record.structure.language  # empty: none is told (transcriber.viewing)
+    return HttpResponse(written, content_type=content_type_of(kind), headers={"Content-Language": spoken})
 
 
 class Transcript(APIView):

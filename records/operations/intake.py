@@ -28,12 +28,14 @@ from django.conf import settings
 from django.core.files.base import File as Bytes
 from django.core.files.storage import storages
 from django.db import DatabaseError, IntegrityError, OperationalError, transaction
+from django.utils.translation import gettext_lazy as _
 
 from records.models import AudioRecord, File, IntakeKey
 from records.storage import TakesParts
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+    from django.utils.functional import _StrPromise as StrPromise
 
 logger = logging.getLogger(__name__)
 
@@ -42,43 +44,42 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class IntakeRefused(Exception):
-    """A recording that is not taken in. `code` is for programs; the docstring of the kind is the sentence for people."""
+    """A recording that is not taken in. `code` is for programs, `sentence` for people, in their language."""
 
     code: str
+    sentence: StrPromise
 
-    def __init__(self, message: str = "") -> None:
-        self.message = message or (self.__doc__ or "").splitlines()[0]
-        super().__init__(self.message)
+    @property
+    def message(self) -> str:
+        return str(self.sentence)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class Empty(IntakeRefused):
-    """The recording is empty."""
-
     code = "empty"
+    sentence = _("The recording is empty.")
 
 
 class TooLarge(IntakeRefused):
-    """The recording is larger than this service accepts."""
-
     code = "too_large"
+    sentence = _("The recording is larger than this service accepts.")
 
 
 class NoSpace(IntakeRefused):
-    """There is no space left for this recording; try again later."""
-
     code = "disk_full"
+    sentence = _("There is no space left for this recording; try again later.")
 
 
 class KeyReused(IntakeRefused):
-    """This Idempotency-Key was used for another recording."""
-
     code = "idempotency_key_reused"
+    sentence = _("This Idempotency-Key was used for another recording.")
 
 
 class BadLanguage(IntakeRefused):
-    """The language must be a BCP-47 tag, such as en or pt-BR."""
-
     code = "bad_language"
+    sentence = _("The language must be a BCP-47 tag, such as en or pt-BR.")
 
 
 # ---- bytes --------------------------------------------------------------------------------------------------------------------------
