@@ -89,6 +89,10 @@ def _url(value: object) -> str:
     return value.rstrip("/")
 
 
+def _url_or_none(value: object) -> str:
+    return "" if value == "" else _url(value)
+
+
 def _one_of(*choices: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         if value not in choices:
@@ -115,6 +119,11 @@ def _secret(help_text: str) -> Any:
 class Web:
     allowed_hosts: tuple[str, ...] = _key(["localhost", "127.0.0.1", "[::1]"], _texts, "Host names under which the service is reached.")
     https: bool = _key(False, _truth, "A proxy in front speaks HTTPS and sets X-Forwarded-Proto: secure cookies, redirects, HSTS.")
+    proxies: int = _key(
+        0,
+        _whole,
+        "Proxies in front that each add to X-Forwarded-For: its entry that many from the right is the visitor. 0: the header is ignored.",
+    )
     listen: str = _key("127.0.0.1", _text, "Address the web server listens on; the port is PORT of the environment (8000).")
     threads: int = _key(32, _positive, "Requests served at once by the web server.")
     time_zone: str = _key("UTC", _text, "Time zone in which times are shown.")
@@ -122,6 +131,37 @@ class Web:
         "What a Prometheus elsewhere sends as a bearer token to read /metrics; without it only this machine may, and with https nobody."
     )
     debug: bool = _key(False, _truth, "Show error details in the browser. Never where others can reach it.")
+
+
+@dataclass(frozen=True)
+class SignIn:
+    session_length: timedelta = _key("12h", parse_duration, "Time after which people have to sign in to the console again.")
+    provider: str = _key(
+        "", _url_or_none, "OpenID Connect: address (issuer) of the provider, as https://id.example.org/realms/main. Empty: passwords alone."
+    )
+    provider_name: str = _key("OpenID Connect", _text, "What it is called on the button: Sign in with …")
+    client_id: str = _key("", _text, "Name under which the provider knows this service.")
+    client_secret: str = _secret("Secret that goes with client_id.")
+    scopes: tuple[str, ...] = _key(["openid", "profile", "email"], _texts, "What the provider is asked for.")
+    create_users: bool = _key(True, _truth, "Somebody who comes for the first time becomes a user, without any rights of the console.")
+    link_by_email: bool = _key(
+        False,
+        _truth,
+        "Somebody who comes for the first time gets the account that has their e-mail address, if the provider has verified it.",
+    )
+    groups_claim: str = _key(
+        "groups", _text, "Claim that lists a person's groups or roles; dots lead inwards, as in realm_access.roles (Keycloak)."
+    )
+    users: tuple[str, ...] = _key([], _texts, "Groups whose members may sign in. Empty: everybody whom the provider lets through.")
+    staff: tuple[str, ...] = _key(
+        [], _texts, "Groups whose members may enter the console; what they may do there is up to their groups here."
+    )
+    superusers: tuple[str, ...] = _key(
+        [],
+        _texts,
+        "Groups whose members may do everything. Once this or staff is set, each sign-in gives these rights and takes them away.",
+    )
+    groups: tuple[str, ...] = _key([], _texts, "Groups of the console in which a person is whenever the provider names a group called so.")
 
 
 @dataclass(frozen=True)
@@ -214,6 +254,7 @@ class Config:
     database_url: str = field(default="", repr=False)
     secret_key: str = field(default="", repr=False)
     web: Web = field(default_factory=Web)
+    signin: SignIn = field(default_factory=SignIn)
     pipeline: Pipeline = field(default_factory=Pipeline)
     storage: Storage = field(default_factory=Storage)
     intake: Intake = field(default_factory=Intake)
@@ -228,6 +269,7 @@ class Config:
 
 SECTIONS: dict[str, type] = {
     "web": Web,
+    "signin": SignIn,
     "pipeline": Pipeline,
     "storage": Storage,
     "intake": Intake,

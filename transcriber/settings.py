@@ -47,6 +47,7 @@ INSTALLED_APPS = [
     "records",
     "recognition",
     "topics",
+    "transcriber.signin",
     "unfold",  # before the admin: its templates take the place of theirs
     "unfold.contrib.filters",
     "unfold.contrib.forms",
@@ -57,6 +58,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
+    "axes",
     "django_q",
     "knox",
     "rest_framework",
@@ -76,6 +78,8 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "transcriber.signin.attempts.remember_browser",
+    "axes.middleware.AxesMiddleware",
 ]
 
 ROOT_URLCONF = "transcriber.urls"
@@ -230,6 +234,24 @@ SPECTACULAR_SETTINGS = {
 
 # ---- people -------------------------------------------------------------------------------------------------------------------------
 
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+if TRANSCRIBER.signin.provider:
+    AUTHENTICATION_BACKENDS.append("transcriber.signin.provider.ProviderBackend")
+    for _key in ("client_id", "client_secret"):
+        if not getattr(TRANSCRIBER.signin, _key):
+            raise ConfigError(f"[signin] provider needs TRANSCRIBER_SIGNIN_{_key.upper()} as well.")
+SESSION_COOKIE_AGE = int(TRANSCRIBER.signin.session_length.total_seconds())
+if SESSION_COOKIE_AGE < 60:
+    raise ConfigError("[signin] session_length must be 1m or more.")
+# What counts as too many attempts, and all that follows from it, is decided in transcriber/signin/attempts.py.
+AXES_HANDLER = "transcriber.signin.attempts.Attempts"
+AXES_CLIENT_IP_CALLABLE = "transcriber.signin.attempts.address"
+AXES_LOCKOUT_CALLABLE = "transcriber.signin.attempts.put_off"
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
+AXES_USERNAME_FORM_FIELD = "username"
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_ENABLE_ADMIN = False  # ours shows what can be put right
+AXES_VERBOSE = False
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")

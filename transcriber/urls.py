@@ -13,6 +13,7 @@ urlpatterns = [
     path("readyz", readyz),
     path("metrics", metrics),
     path("i18n/", include("django.conf.urls.i18n")),
+    path("signin/", include("transcriber.signin.urls")),
     path("admin/", admin.site.urls),
     path("api/v1/", include("records.api.urls")),
     path("api/v1/", include("topics.api.urls")),
