@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 
@@ -38,6 +39,8 @@ class Recognition(models.Model):
 
     class Meta:
         db_table = "recognitions"
+        verbose_name = _("recognition")
+        verbose_name_plural = _("recognitions")
         indexes = [models.Index(fields=["record", "id"], name="recognitions_of_record")]
         constraints = [
             models.UniqueConstraint(
@@ -68,6 +71,8 @@ class ProviderGate(models.Model):
 
     class Meta:
         db_table = "provider_gates"
+        verbose_name = _("provider gate")
+        verbose_name_plural = _("provider gates")
         constraints = [models.UniqueConstraint(fields=["provider", "kind"], name="provider_gates_once")]
 
     def __str__(self) -> str:
@@ -88,6 +93,8 @@ class ProviderRemoval(models.Model):
 
     class Meta:
         db_table = "provider_removals"
+        verbose_name = _("removal at a provider")
+        verbose_name_plural = _("removals at a provider")
         indexes = [models.Index(fields=["delay_time"], name="provider_removals_due")]
 
     def __str__(self) -> str:

@@ -7,6 +7,7 @@ import uuid
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 
@@ -24,6 +25,8 @@ class Topic(models.Model):
 
     class Meta:
         db_table = "topics"
+        verbose_name = _("topic")
+        verbose_name_plural = _("topics")
         constraints = [models.UniqueConstraint(fields=["owner", "name"], name="topics_once_per_owner")]
 
     def __str__(self) -> str:

@@ -30,6 +30,8 @@ class Migration(migrations.Migration):
                 ('finished_at', models.DateTimeField(blank=True, null=True)),
             ],
             options={
+                'verbose_name': 'recognition',
+                'verbose_name_plural': 'recognitions',
                 'db_table': 'recognitions',
             },
         ),
@@ -48,6 +50,8 @@ class Migration(migrations.Migration):
                 ('pause_text', models.CharField(blank=True, max_length=1000)),
             ],
             options={
+                'verbose_name': 'provider gate',
+                'verbose_name_plural': 'provider gates',
                 'db_table': 'provider_gates',
                 'constraints': [models.UniqueConstraint(fields=('provider', 'kind'), name='provider_gates_once')],
             },
@@ -65,6 +69,8 @@ class Migration(migrations.Migration):
                 ('delay_time', models.DateTimeField(default=django.utils.timezone.now)),
             ],
             options={
+                'verbose_name': 'removal at a provider',
+                'verbose_name_plural': 'removals at a provider',
                 'db_table': 'provider_removals',
                 'indexes': [models.Index(fields=['delay_time'], name='provider_removals_due')],
             },

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from records.models.base import Row
 from records.models.file import File
@@ -36,40 +37,59 @@ class AudioRecord(Row):
     The queue columns (`state` … `progress`) are written by `records.pipeline` and `records.operations` alone.
     """
 
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="audio_records")
-    title = models.CharField(max_length=255, blank=True)
-    brief = models.CharField(max_length=1000, blank=True)
-    language = models.CharField(max_length=35, blank=True, help_text="Asked for, as a BCP-47 tag; empty: detect.")
-    notes = models.JSONField(default=list, blank=True, help_text="Codes of what was done to the recording.")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.PROTECT, related_name="audio_records")
+    title = models.CharField(_("title"), max_length=255, blank=True)
+    brief = models.CharField(_("brief"), max_length=1000, blank=True)
+    language = models.CharField(_("language"), max_length=35, blank=True, help_text="Asked for, as a BCP-47 tag; empty: detect.")
+    notes = models.JSONField(_("notes"), default=list, blank=True, help_text="Codes of what was done to the recording.")
 
-    state = models.CharField(max_length=16, choices=State, default=State.UPLOADED)
-    state_entered_at = models.DateTimeField(default=timezone.now)
+    state = models.CharField(_("state"), max_length=16, choices=State, default=State.UPLOADED)
+    state_entered_at = models.DateTimeField(_("in this state since"), default=timezone.now)
     work_started_at = models.DateTimeField(
-        null=True, blank=True, help_text="First acquisition in this state: the time limit counts from here."
+        _("work started"), null=True, blank=True, help_text="First acquisition in this state: the time limit counts from here."
     )
-    halted_at = models.DateTimeField(null=True, blank=True)
-    halt_reason = models.CharField(max_length=16, choices=HaltReason, blank=True)
-    error_code = models.CharField(max_length=64, blank=True, help_text="Of the halt, of the last failure, or of what is waited for.")
-    error_text = models.CharField(max_length=1000, blank=True)
-    acquisition_id = models.UUIDField(null=True, blank=True, help_text="Proof of holding the record; fresh at each acquisition.")
-    acquire_expires_at = models.DateTimeField(null=True, blank=True)
-    delay_time = models.DateTimeField(default=timezone.now, help_text="Due from here on. While the record is held: the end of the lease.")
-    attempts = models.PositiveIntegerField(default=0, help_text="Failures in this state.")
-    progress = models.FloatField(default=0, help_text="0 to 1 of the step at work.")
+    halted_at = models.DateTimeField(_("halted at"), null=True, blank=True)
+    halt_reason = models.CharField(_("halt reason"), max_length=16, choices=HaltReason, blank=True)
+    error_code = models.CharField(
+        _("error code"), max_length=64, blank=True, help_text="Of the halt, of the last failure, or of what is waited for."
+    )
+    error_text = models.CharField(_("error"), max_length=1000, blank=True)
+    acquisition_id = models.UUIDField(
+        _("acquisition"), null=True, blank=True, help_text="Proof of holding the record; fresh at each acquisition."
+    )
+    acquire_expires_at = models.DateTimeField(_("lease ends"), null=True, blank=True)
+    delay_time = models.DateTimeField(
+        _("due at"), default=timezone.now, help_text="Due from here on. While the record is held: the end of the lease."
+    )
+    attempts = models.PositiveIntegerField(_("failed attempts"), default=0, help_text="Failures in this state.")
+    progress = models.FloatField(_("progress"), default=0, help_text="0 to 1 of the step at work.")
 
-    original_file = models.OneToOneField(File, on_delete=models.PROTECT, related_name="original_of")
-    normalized_file = models.OneToOneField(File, on_delete=models.PROTECT, null=True, blank=True, related_name="normalized_of")
-    structure = models.OneToOneField(Structure, on_delete=models.PROTECT, null=True, blank=True, related_name="record")
-    transcript_text = models.OneToOneField(Text, on_delete=models.PROTECT, null=True, blank=True, related_name="transcript_of")
-    literary_text = models.OneToOneField(Text, on_delete=models.PROTECT, null=True, blank=True, related_name="literary_of")
-    recognition = models.ForeignKey("recognition.Recognition", on_delete=models.RESTRICT, null=True, blank=True, related_name="+")
-    topics = models.ManyToManyField("topics.Topic", blank=True, related_name="records", db_table="audio_record_topics")
+    original_file = models.OneToOneField(File, verbose_name=_("original"), on_delete=models.PROTECT, related_name="original_of")
+    normalized_file = models.OneToOneField(
+        File, verbose_name=_("normalized copy"), on_delete=models.PROTECT, null=True, blank=True, related_name="normalized_of"
+    )
+    structure = models.OneToOneField(
+        Structure, verbose_name=_("structure"), on_delete=models.PROTECT, null=True, blank=True, related_name="record"
+    )
+    transcript_text = models.OneToOneField(
+        Text, verbose_name=_("transcript"), on_delete=models.PROTECT, null=True, blank=True, related_name="transcript_of"
+    )
+    literary_text = models.OneToOneField(
+        Text, verbose_name=_("literary text"), on_delete=models.PROTECT, null=True, blank=True, related_name="literary_of"
+    )
+    recognition = models.ForeignKey(
+        "recognition.Recognition", verbose_name=_("recognition"), on_delete=models.RESTRICT, null=True, blank=True, related_name="+"
+    )
+    topics = models.ManyToManyField(
+        "topics.Topic", verbose_name=_("topics"), blank=True, related_name="records", db_table="audio_record_topics"
+    )
 
     objects = AudioRecordQuerySet.as_manager()
 
     class Meta:
         db_table = "audio_records"
-        verbose_name = "audio record"
+        verbose_name = _("audio record")
+        verbose_name_plural = _("audio records")
         indexes = [
             # Acquiring, and "is anything ready" (records.pipeline.acquire). The predicate stands there word for word.
             models.Index(fields=["delay_time", "id"], name="audio_records_due", condition=~Q(state=FINAL) & Q(halted_at__isnull=True)),

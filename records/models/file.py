@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from records.models.base import Row
 
@@ -16,6 +17,8 @@ class File(Row):
 
     class Meta:
         db_table = "files"
+        verbose_name = _("file")
+        verbose_name_plural = _("files")
         constraints = [
             models.CheckConstraint(condition=models.Q(size__gte=0), name="files_size_not_negative"),
             models.CheckConstraint(

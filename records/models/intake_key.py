@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from records.models.audio_record import AudioRecord
 from records.models.base import Row
@@ -17,6 +18,8 @@ class IntakeKey(Row):
 
     class Meta:
         db_table = "intake_keys"
+        verbose_name = _("intake key")
+        verbose_name_plural = _("intake keys")
         constraints = [models.UniqueConstraint(fields=["owner", "key"], name="intake_keys_one_per_owner")]
 
     def __str__(self) -> str:

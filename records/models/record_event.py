@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from records.models.audio_record import AudioRecord
 from records.models.base import Row
@@ -21,6 +22,8 @@ class RecordEvent(Row):
 
     class Meta:
         db_table = "record_events"
+        verbose_name = _("journal row")
+        verbose_name_plural = _("journal rows")
         indexes = [
             models.Index(fields=["record", "id"], name="record_events_of_record"),
             models.Index(fields=["created"], name="record_events_created"),

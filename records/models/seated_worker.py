@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from records.models.base import Row
 
@@ -31,6 +32,8 @@ class SeatedWorker(Row):
 
     class Meta:
         db_table = "workers"
+        verbose_name = _("worker")
+        verbose_name_plural = _("workers")
         constraints = [models.UniqueConstraint(fields=["cluster", "seat"], name="workers_one_per_seat")]
 
     def __str__(self) -> str:

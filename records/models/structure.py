@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from records.models.base import Row
 
@@ -18,6 +19,8 @@ class Structure(Row):
 
     class Meta:
         db_table = "structures"
+        verbose_name = _("structure")
+        verbose_name_plural = _("structures")
 
     def __str__(self) -> str:
         return f"structure {self.pk}"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from records.models.base import Row
 
@@ -18,6 +19,8 @@ class Text(Row):
 
     class Meta:
         db_table = "texts"
+        verbose_name = _("text")
+        verbose_name_plural = _("texts")
         constraints = [models.CheckConstraint(condition=models.Q(kind__in=TextKind.values), name="texts_kind_known")]
 
     def __str__(self) -> str:

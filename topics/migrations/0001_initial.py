@@ -26,6 +26,8 @@ class Migration(migrations.Migration):
                 ('owner', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='topics', to=settings.AUTH_USER_MODEL)),
             ],
             options={
+                'verbose_name': 'topic',
+                'verbose_name_plural': 'topics',
                 'db_table': 'topics',
                 'constraints': [models.UniqueConstraint(fields=('owner', 'name'), name='topics_once_per_owner')],
             },
