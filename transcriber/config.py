@@ -21,6 +21,7 @@ import environ
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|TiB)?")
+_LARGEST_SIZE = 2**50
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -48,17 +49,35 @@ def parse_size(value: object) -> int:
     return int(match[1]) * _UNITS[match[2] or "B"]
 
 
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not re.fullmatch(r"\d{1,9}", str(value)):
-        raise ValueError("a whole number, 0 or more")
-    return int(str(value))
+def _span(shortest: str, longest: str) -> Callable[[object], timedelta]:
+    """A duration from `shortest` to `longest`, both written as one."""
+
+    def parse(value: object) -> timedelta:
+        try:
+            duration = parse_duration(value)
+        except OverflowError:
+            duration = timedelta.max
+        if not parse_duration(shortest) <= duration <= parse_duration(longest):
+            raise ValueError(f"a duration from {shortest} to {longest}")
+        return duration
+
+    return parse
 
 
-def _positive(value: object) -> int:
-    number = _whole(value)
-    if number < 1:
-        raise ValueError("a whole number, 1 or more")
-    return number
+def _size(value: object) -> int:
+    size = parse_size(value)
+    if not 1 <= size <= _LARGEST_SIZE:
+        raise ValueError("a size from 1B to 1024TiB")
+    return size
+
+
+def _whole(least: int, most: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,9}", str(value)) or not least <= int(str(value)) <= most:
+            raise ValueError(f"a whole number from {least} to {most}")
+        return int(str(value))
+
+    return parse
 
 
 def _text(value: object) -> str:
@@ -73,6 +92,13 @@ def _truth(value: object) -> bool:
     if isinstance(value, str) and value.lower() in (*environ.Env.BOOLEAN_TRUE_STRINGS, "false", "no", "off", "0", "n"):
         return value.lower() in environ.Env.BOOLEAN_TRUE_STRINGS
     raise ValueError("true or false")
+
+
+def _word(value: object) -> str:
+    """A text that says something, as a name must."""
+    if not _text(value).strip():
+        raise ValueError("a text that is not empty")
+    return _text(value)
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -121,11 +147,11 @@ class Web:
     https: bool = _key(False, _truth, "A proxy in front speaks HTTPS and sets X-Forwarded-Proto: secure cookies, redirects, HSTS.")
     proxies: int = _key(
         0,
-        _whole,
+        _whole(0, 100),
         "Proxies in front that each add to X-Forwarded-For: its entry that many from the right is the visitor. 0: the header is ignored.",
     )
-    listen: str = _key("127.0.0.1", _text, "Address the web server listens on; the port is PORT of the environment (8000).")
-    threads: int = _key(32, _positive, "Requests served at once by the web server.")
+    listen: str = _key("127.0.0.1", _word, "Address the web server listens on; the port is PORT of the environment (8000).")
+    threads: int = _key(32, _whole(1, 1000), "Requests served at once by the web server.")
     time_zone: str = _key("UTC", _text, "Time zone in which times are shown.")
     metrics_token: str = _secret(
         "What a Prometheus elsewhere sends as a bearer token to read /metrics; without it only this machine may, and with https nobody."
@@ -135,7 +161,7 @@ class Web:
 
 @dataclass(frozen=True)
 class SignIn:
-    session_length: timedelta = _key("12h", parse_duration, "Time after which people have to sign in to the console again.")
+    session_length: timedelta = _key("12h", _span("1m", "365d"), "Time after which people have to sign in to the console again.")
     provider: str = _key(
         "", _url_or_none, "OpenID Connect: address (issuer) of the provider, as https://id.example.org/realms/main. Empty: passwords alone."
     )
@@ -166,19 +192,19 @@ class SignIn:
 
 @dataclass(frozen=True)
 class Pipeline:
-    workers: int = _key(2, _whole, "Recordings worked on at once on this machine. 0: recordings are accepted and stand still.")
-    max_attempts: int = _key(5, _positive, "Failures in one state after which a record halts as exhausted.")
+    workers: int = _key(2, _whole(0, 1000), "Recordings worked on at once on this machine. 0: recordings are accepted and stand still.")
+    max_attempts: int = _key(5, _whole(1, 1000), "Failures in one state after which a record halts as exhausted.")
     own_work_limit: timedelta = _key(
-        "1h", parse_duration, "Time after which a record that waits for our own work and fails halts as stuck."
+        "1h", _span("1s", "3650d"), "Time after which a record that waits for our own work and fails halts as stuck."
     )
-    foreign_work_limit: timedelta = _key("24h", parse_duration, "The same where a provider is waited for.")
+    foreign_work_limit: timedelta = _key("24h", _span("1s", "3650d"), "The same where a provider is waited for.")
 
 
 @dataclass(frozen=True)
 class Storage:
     backend: str = _key("local", _one_of("local", "s3"), "local: a folder under TRANSCRIBER_DATA. s3: a bucket, for more than one machine.")
     endpoint_url: str = _key("https://s3.amazonaws.com", _url, "Address of the object storage.")
-    region: str = _key("us-east-1", _text, "Its region.")
+    region: str = _key("us-east-1", _word, "Its region.")
     name: str = _key("", _text, "Name of a bucket that holds nothing else.")
     access_key_id: str = _secret("Key id for that bucket.")
     secret_access_key: str = _secret("Secret for that bucket.")
@@ -186,8 +212,8 @@ class Storage:
 
 @dataclass(frozen=True)
 class Intake:
-    max_size: int = _key("2GiB", parse_size, "Largest recording that is accepted.")
-    max_duration: timedelta = _key("6h", parse_duration, "Longest recording that is accepted.")
+    max_size: int = _key("2GiB", _size, "Largest recording that is accepted.")
+    max_duration: timedelta = _key("6h", _span("1s", "3650d"), "Longest recording that is accepted.")
 
 
 @dataclass(frozen=True)
@@ -200,16 +226,16 @@ class Audio:
 @dataclass(frozen=True)
 class Recognition:
     provider: str = _key(
-        "whisper", _text, "Who recognizes new recordings: whisper, speechkit, openai, or the dotted path of a provider of your own."
+        "whisper", _word, "Who recognizes new recordings: whisper, speechkit, openai, or the dotted path of a provider of your own."
     )
 
 
 @dataclass(frozen=True)
 class Whisper:
     model: str = _key(
-        "base", _text, "base (comes with the installation), another faster-whisper model by name, or a folder that holds one."
+        "base", _word, "base (comes with the installation), another faster-whisper model by name, or a folder that holds one."
     )
-    threads: int = _key(0, _whole, "Processor threads of one worker. 0: the cores divided among the workers.")
+    threads: int = _key(0, _whole(0, 1000), "Processor threads of one worker. 0: the cores divided among the workers.")
 
 
 @dataclass(frozen=True)
@@ -217,16 +243,16 @@ class SpeechKit:
     stt_url: str = _key("https://stt.api.cloud.yandex.net", _url, "Address of the recognition API.")
     operations_url: str = _key("https://operation.api.cloud.yandex.net", _url, "Address that tells how an operation stands.")
     api_key: str = _secret("API key of the service account.")
-    model: str = _key("general", _text, "general, or deferred-general: cheaper, done within a day.")
-    language: str = _key("ru-RU", _text, "Language where a recording names none; auto: detected (without punctuation).")
+    model: str = _key("general", _word, "general, or deferred-general: cheaper, done within a day.")
+    language: str = _key("ru-RU", _word, "Language where a recording names none; auto: detected (without punctuation).")
     speaker_labeling: bool = _key(False, _truth, "Tell two speakers of a mono recording apart.")
-    poll_interval: timedelta = _key("10s", parse_duration, "Time between two looks at one operation.")
+    poll_interval: timedelta = _key("10s", _span("1s", "1h"), "Time between two looks at one operation.")
 
 
 @dataclass(frozen=True)
 class Bucket:
     endpoint_url: str = _key("https://storage.yandexcloud.net", _url, "Object storage from which SpeechKit reads recordings.")
-    region: str = _key("ru-central1", _text, "Its region.")
+    region: str = _key("ru-central1", _word, "Its region.")
     name: str = _key("", _text, "Name of the bucket.")
     access_key_id: str = _secret("Key id of the service account's static key.")
     secret_access_key: str = _secret("Secret of the static key.")
@@ -237,7 +263,7 @@ class Bucket:
 class OpenAI:
     base_url: str = _key("https://api.openai.com/v1", _url, "Address of a server with /audio/transcriptions; yours, or OpenAI's.")
     api_key: str = _secret("Key of that server, if it wants one.")
-    model: str = _key("whisper-1", _text, "Model by the server's name for it.")
+    model: str = _key("whisper-1", _word, "Model by the server's name for it.")
     paid: bool = _key(True, _truth, "Each request costs money, so one whose outcome is unknown is never repeated by itself.")
 
 

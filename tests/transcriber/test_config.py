@@ -65,6 +65,16 @@ def test_what_is_no_size(written: object) -> None:
         parse_size(written)
 
 
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [(name, key.name) for name, section in SECTIONS.items() for key in fields(section) if key.type in ("timedelta", "int")],
+)
+def test_every_number_and_length_of_time_has_bounds(tmp_path: Path, section: str, key: str) -> None:
+    """None of them can be so large that nothing works any more; a size of bytes may be large indeed."""
+    assert "from" in refusal(tmp_path, f'[{section}]\n{key} = "99999999999d"\n') or key == "max_size"
+    assert f"[{section}] {key}" in refusal(tmp_path, f"[{section}]\n{key} = 99999999999999999\n")
+
+
 # ---- where values come from ---------------------------------------------------------------------------------------------------------
 
 
@@ -143,7 +153,26 @@ def test_the_configuration_does_not_change_afterwards(tmp_path: Path) -> None:
         ("[pipeline]\nworkers = -1\n", ["[pipeline] workers", "whole number"]),
         ("[pipeline]\nworkers = true\n", ["[pipeline] workers", "whole number"]),
         ("[pipeline]\nworkers = 1.5\n", ["[pipeline] workers", "whole number"]),
-        ("[pipeline]\nmax_attempts = 0\n", ["[pipeline] max_attempts", "1 or more"]),
+        ("[pipeline]\nmax_attempts = 0\n", ["[pipeline] max_attempts", "from 1 to"]),
+        ("[pipeline]\nworkers = 5000\n", ["[pipeline] workers", "from 0 to 1000"]),
+        ("[whisper]\nthreads = 99999\n", ["[whisper] threads", "from 0 to"]),
+        ("[web]\nthreads = 0\n", ["[web] threads", "from 1 to"]),
+        ("[web]\nproxies = 1000\n", ["[web] proxies", "from 0 to"]),
+        ('[web]\nlisten = ""\n', ["[web] listen", "not empty"]),
+        ('[speechkit]\npoll_interval = "0s"\n', ["[speechkit] poll_interval", "from 1s to 1h"]),
+        ('[speechkit]\npoll_interval = "3d"\n', ["[speechkit] poll_interval", "from 1s to 1h"]),
+        ('[speechkit]\nmodel = ""\n', ["[speechkit] model", "not empty"]),
+        ('[speechkit]\nlanguage = " "\n', ["[speechkit] language", "not empty"]),
+        ('[pipeline]\nown_work_limit = "0s"\n', ["[pipeline] own_work_limit", "from 1s to"]),
+        ('[pipeline]\nforeign_work_limit = "0m"\n', ["[pipeline] foreign_work_limit", "from 1s to"]),
+        ('[pipeline]\nforeign_work_limit = "99999999999d"\n', ["[pipeline] foreign_work_limit", "to 3650d"]),
+        ('[pipeline]\nforeign_work_limit = "999999999d"\n', ["[pipeline] foreign_work_limit", "to 3650d"]),
+        ('[signin]\nsession_length = "0s"\n', ["[signin] session_length", "from 1m to"]),
+        ("[intake]\nmax_size = 0\n", ["[intake] max_size", "from 1B to"]),
+        ('[intake]\nmax_size = "999999999TiB"\n', ["[intake] max_size", "from 1B to"]),
+        ('[intake]\nmax_duration = "0h"\n', ["[intake] max_duration", "from 1s to"]),
+        ('[recognition]\nprovider = ""\n', ["[recognition] provider", "not empty"]),
+        ('[openai]\nmodel = ""\n', ["[openai] model", "not empty"]),
         ("[pipeline]\nown_work_limit = 3600\n", ["[pipeline] own_work_limit", "duration"]),
         ('[intake]\nmax_size = "2 GB"\n', ["[intake] max_size", "size"]),
         ('[audio]\nchannels = "stereo"\n', ["[audio] channels", "mix, separate"]),

@@ -96,7 +96,7 @@ def test_a_demo_with_a_bad_configuration_says_so_in_a_sentence(data: Path) -> No
     done = subprocess.run(DEMO, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == 1
-    assert done.stderr.splitlines() == ["The demo failed: TRANSCRIBER_PIPELINE_MAX_ATTEMPTS must be a whole number, 1 or more."]
+    assert done.stderr.splitlines() == ["The demo failed: TRANSCRIBER_PIPELINE_MAX_ATTEMPTS must be a whole number from 1 to 1000."]
 
 
 @pytest.mark.processes
