@@ -171,6 +171,20 @@ class ProviderBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # the l
         # The library's own would let in those who were switched off since.
         return ModelBackend.get_user(self, user_id) if is_configured() else None
 
+    def retrieve_matching_jwk(self, token: str) -> jwt.PyJWK:
+        """The key of a token. The library wants to be told its id, which a provider with one key need not do."""
+        header = jwt.get_unverified_header(token)
+        keys = [
+            key
+            for key in _document(self.OIDC_OP_JWKS_ENDPOINT)["keys"]
+            if key.get("alg", header["alg"]) == header["alg"]
+            and key.get("use", "sig") == "sig"
+            and header.get("kid") in (None, key.get("kid"))
+        ]
+        if len(keys) != 1:
+            raise NotUnderstood(f"{len(keys)} of its keys fit its token")
+        return jwt.PyJWK(keys[0], header["alg"])
+
     def get_payload_data(self, token: str, key: Any) -> Any:
         provider = discover()
         return jwt.decode(
