@@ -8,38 +8,53 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
-from django.contrib.admin.utils import flatten
 from django.contrib.contenttypes.models import ContentType
 from django.http import HttpRequest
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from records.admin.acts import person
 from records.admin.listing import RecordListing
 from records.admin.pages import RecordPages
 from records.models import AudioRecord
 from records.operations import removal
-
-SHOWN = (("owner", "id"), ("language", "notes"), "topic_names", ("created", "updated"))
-QUEUE = (
-    ("state", "state_entered_at"),
-    ("work_started_at", "attempts"),
-    ("halted_at", "halt_reason"),
-    "error_code",
-    "error_text",
-    ("delay_time", "progress"),
-    ("acquisition_id", "acquire_expires_at"),
-)
-"""The page's rows of what is shown and never edited."""
+from records.pipeline.stages import STAGES
+from records.states import State
 
 
 class RecordForm(forms.ModelForm):  # type: ignore[type-arg]  # no generic at run time
+    """Title and brief; and the state, which is a question: another one than the page showed leads to the restart, and nothing is written."""
+
+    state = forms.ChoiceField(
+        label=_("State"),
+        choices=State.choices,
+        required=False,
+        show_hidden_initial=True,  # the state may have moved on since: what counts is whether the person changed it
+        widget=UnfoldAdminSelectWidget,
+        help_text=_("To choose an earlier state is to restart from it. You are told what that means, and asked, before anything happens."),
+    )
+
     class Meta:
         model = AudioRecord
         fields = ("title", "brief")
-        widgets = {
-            "title": forms.TextInput(attrs={"class": "vTextField"}),
-            "brief": forms.Textarea(attrs={"class": "vLargeTextField", "rows": 3}),
-        }
+        widgets = {"title": UnfoldAdminTextInputWidget, "brief": UnfoldAdminTextareaWidget(attrs={"rows": 3})}
+
+    def clean_state(self) -> str:
+        reached = self.instance.state
+        if "state" not in self.changed_data:
+            return str(reached)
+        chosen = str(self.cleaned_data["state"])
+        if STAGES.is_before(reached, chosen):
+            raise forms.ValidationError(
+                gettext(
+                    "The recording stands at “%(reached)s” and has not come to “%(chosen)s” yet: its steps can be done again, not skipped. "
+                    "Choose a state that it has reached."
+                )
+                % {"reached": State(reached).label, "chosen": State(chosen).label}
+            )
+        return chosen
 
 
 @admin.register(AudioRecord)
@@ -47,12 +62,8 @@ class AudioRecordAdmin(RecordListing, RecordPages, ModelAdmin):  # type: ignore[
     """Queue columns are shown here and changed through `records.operations.control` alone; rows that are history can't be changed at all."""
 
     form = RecordForm
-    fieldsets = (
-        (None, {"fields": RecordForm.Meta.fields}),
-        ("Recording", {"fields": SHOWN}),
-        ("Queue", {"classes": ("collapse",), "fields": QUEUE}),
-    )
-    readonly_fields = flatten((*SHOWN, *QUEUE))
+    compressed_fields = False
+    fieldsets = ((None, {"fields": (*RecordForm.Meta.fields, "state")}),)
 
     # ---- permissions ------------------------------------------------------------------------------------------------------------
 
@@ -66,10 +77,28 @@ class AudioRecordAdmin(RecordListing, RecordPages, ModelAdmin):  # type: ignore[
         actions.pop("delete_selected", None)
         return actions
 
-    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[list[Any], dict[Any, int], set[Any], list[Any]]:
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[list[Any], dict[str, int], set[Any], list[Any]]:
         # Record and recognition protect each other from Django's own deletion; what goes with a record is said in its place.
-        count = {"records, each with its files, texts, recognitions and journal": len(objs)}
-        return [str(record) for record in objs], count, set(), []
+        shown: list[Any] = []
+        counts: dict[str, int] = {}
+        for record in objs:
+            attempts = list(record.recognitions.values_list("payload", "source_uri"))
+            rows = {
+                gettext("files"): sum(link is not None for link in (record.original_file_id, record.normalized_file_id)),
+                gettext("texts"): sum(link is not None for link in (record.transcript_text_id, record.literary_text_id)),
+                gettext("recognitions"): len(attempts),
+                gettext("saved answers of providers"): sum(bool(payload) for payload, _uri in attempts),
+                gettext("rows of the journal"): record.events.count(),
+            }
+            counts = {name: counts.get(name, 0) + count for name, count in rows.items()}
+            said = [gettext("Its original and normalized sound, its transcript, its recognitions with their answers, and its journal.")]
+            if any(uri for _payload, uri in attempts):
+                said.append(
+                    gettext("The copy in the provider's bucket and what the provider keeps of it, as soon as the provider can be reached.")
+                )
+            said.append(gettext("This can't be undone. Whoever works on it now loses it."))
+            shown += [str(record), said]
+        return shown, counts, set(), []
 
     def delete_model(self, request: HttpRequest, obj: AudioRecord) -> None:
         removal.remove(AudioRecord.objects.filter(pk=obj.pk))
