@@ -12,13 +12,23 @@ import re
 from functools import lru_cache
 
 from django.utils import translation
-from django.utils.translation import pgettext, trans_real
+from django.utils.translation import pgettext_lazy, trans_real
 
 WRITTEN = "written by a worker"
 """The context in the catalog (`make messages` collects the sentences of `records` and `recognition`)."""
 
 _CODES = re.compile(r"((?:[a-z_]+: )*)(.*)", re.DOTALL)
-_UNIT = re.compile(r"(?<=\d )(?:days?|h|min|s)\b")
+UNITS = {
+    "day": pgettext_lazy("unit of time", "day"),
+    "days": pgettext_lazy("unit of time", "days"),
+    "h": pgettext_lazy("unit of time", "h"),
+    "min": pgettext_lazy("unit of time", "min"),
+    "s": pgettext_lazy("unit of time", "s"),
+}
+_UNIT = re.compile(rf"(?<=\d )(?:{'|'.join(UNITS)})\b")
+_BETWEEN = re.compile(r"(?<=\.) ")
+LONGEST = 3
+"""Sentences that the catalog may hold as one."""
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
@@ -31,31 +41,33 @@ def translated(text: str) -> str:
 @lru_cache(maxsize=2048)
 def _translated(text: str, language: str) -> str:
     codes, sentences = _CODES.fullmatch(text).groups()  # type: ignore[union-attr]  # it matches whatever comes
-    said = _said(sentences, language)
-    return text if said is None else codes + said
+    return codes + _said(sentences, language)
 
 
-def _said(text: str, language: str) -> str | None:
-    """The sentence, or the several of them; None where one of them is not known."""
+def _said(text: str, language: str) -> str:
+    """One sentence after the other: the longest beginning that is known, or else a sentence as it is; then the rest."""
+    said = []
+    while text:
+        ends = [*(space.start() for space in _BETWEEN.finditer(text)), len(text)][:LONGEST]
+        found = ((end, known) for end in reversed(ends) if (known := _one(text[:end], language)) is not None)
+        end, sentence = next(found, (ends[0], text[: ends[0]]))
+        said.append(sentence)
+        text = text[end + 1 :]
+    return " ".join(said)
+
+
+def _one(sentence: str, language: str) -> str | None:
     exact, templates = _known(language)
-    if text in exact:
-        return exact[text]
-    for end in re.finditer(r"(?<=\.) ", text):
-        first, rest = _said(text[: end.start()], language), _said(text[end.end() :], language)
-        if first is not None and rest is not None:
-            return f"{first} {rest}"
+    if sentence in exact:
+        return exact[sentence]
     for pattern, template in templates:
-        if found := pattern.fullmatch(text):
-            return template.format(**{name: _value(value, language) for name, value in found.groupdict().items()})
+        if found := pattern.fullmatch(sentence):
+            return template.format(**{name: _UNIT.sub(_unit, value) for name, value in found.groupdict().items()})
     return None
 
 
-def _value(value: str, language: str) -> str:
-    """What was put into a sentence: another sentence, a length of time, or what is the same in every language."""
-    said = _said(value, language)
-    if said is not None:
-        return said
-    return _UNIT.sub(lambda unit: pgettext("unit of time", unit[0]), value)
+def _unit(written: re.Match[str]) -> str:
+    return str(UNITS[written[0]])
 
 
 @lru_cache(maxsize=8)
@@ -82,6 +94,6 @@ def _pattern(template: str) -> re.Pattern[str]:
         if number % 2 == 0:
             parts.append(re.escape(part.format()))
         else:
-            parts.append(f"(?P={part})" if part in seen else f"(?P<{part}>.*?)")
+            parts.append(f"(?P={part})" if part in seen else rf"(?P<{part}>(?:(?!\. ).)*?)")
             seen.add(part)
     return re.compile("".join(parts), re.DOTALL)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -50,6 +51,8 @@ UNSEEN = (
     "unfold/contrib/simple_history",
     "unfold/contrib/location_field",
     "unfold/contrib/constance",
+    "unfold/contrib/forms",
+    "unfold/templates/unfold_crispy",
     "axes/management",
     "axes/migrations",
     "axes/admin.py",
@@ -58,6 +61,7 @@ UNSEEN = (
     "rest_framework/authtoken",
     "rest_framework/filters.py",
     "rest_framework/pagination.py",
+    "rest_framework/schemas",
 )
 
 KEYWORDS: dict[str, Any] = {
@@ -252,7 +256,7 @@ def _locale_folders() -> Iterator[Path]:
 
 def read(po: Path = PO) -> Messages:
     """The catalog as it stands."""
-    known = Messages(locale="ru")
+    known = Messages(locale="ru", fuzzy=False)
     if po.exists():
         with po.open("rb") as file:
             read_into = read_po(file, locale="ru")
@@ -265,7 +269,7 @@ def read(po: Path = PO) -> Messages:
 
 def updated(known: Messages, found: Iterable[Found]) -> Messages:
     """A catalog of what was found, with the translations that are known."""
-    fresh = Messages(locale="ru", header_comment=known.header_comment)
+    fresh = Messages(locale="ru", header_comment=known.header_comment, fuzzy=False)
     for one in found:
         fresh.add(one.id, locations=[(one.file, 0)], auto_comments=one.comments, context=one.context or None)
     for message in fresh:
@@ -293,6 +297,7 @@ def untranslated(catalog: Messages) -> list[Message]:
 
 
 def main() -> int:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transcriber.settings")
     django.setup()
     catalog = updated(read(), collect())
     PO.parent.mkdir(parents=True, exist_ok=True)

@@ -147,7 +147,8 @@ def release(run: Run, *, now: datetime) -> None:
 
 
 def _exhausted(run: Run, *, code: str, text: str, attempts: int, now: datetime) -> None:
-    halt(run, Halt(HaltReason.EXHAUSTED, code, f"{text} Tried {attempts} times."), now=now, attempts=attempts)
+    tried = f"Tried {attempts} times."
+    halt(run, Halt(HaltReason.EXHAUSTED, code, f"{text} {tried}"), now=now, attempts=attempts)
 
 
 def _stuck(run: Run, work: Work, *, code: str, text: str, now: datetime, **columns: Any) -> None:

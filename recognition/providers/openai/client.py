@@ -112,7 +112,8 @@ class OpenAIClient:
 
     def _unclear(self, code: str, sentence: str) -> ProviderError:
         if self._paid:
-            return OutcomeUnknown("submission_unconfirmed", f"{sentence} The request may have been paid for all the same.")
+            perhaps = "The request may have been paid for all the same."
+            return OutcomeUnknown("submission_unconfirmed", f"{sentence} {perhaps}")
         return Transient(code, sentence)
 
 
