@@ -119,7 +119,7 @@ def spans(edges: Sequence[datetime]) -> list[Span]:
     known: datetime = next((row["until"] for row in mark), NEVER)
     # The moment that was just read lets the database see that few rows are asked for; the mark itself may have moved on since.
     fresh = RecordEvent.objects.filter(created__gte=max(known, edges[0]), created__lt=edges[-1], origin=Origin.WORKER)
-    fresh = fresh.filter(created__gte=Coalesce(Subquery(mark[:1]), Value(NEVER)))
+    fresh = fresh.filter(created__gte=Coalesce(Subquery(mark), Value(NEVER)))
     settled = JournalQuarter.objects.filter(quarter__gte=quarter_of(edges[0]), quarter__lt=quarter_of(edges[-1]))
     rows = _by_span(settled, "quarter", [quarter_of(edge) for edge in edges[1:]], Sum("runs"), Sum("recorded_ms")).union(
         _by_span(fresh.annotate(up_to_ms=UP_TO), "created", edges[1:], Count("pk"), RECORDED), all=True
@@ -147,7 +147,8 @@ def _by_span(rows: QuerySet[Any], column: str, ends: Sequence[Any], runs: Any, r
         default=Value(0),
     )
     grouped = rows.order_by().annotate(number=number).values("number", "step", "outcome", "up_to_ms")
-    return grouped.annotate(total=runs, recorded=recorded).values_list("number", "step", "outcome", "up_to_ms", "total", "recorded")
+    found: QuerySet[Any, Any] = grouped.annotate(total=runs, recorded=recorded)
+    return found.values_list("number", "step", "outcome", "up_to_ms", "total", "recorded")
 
 
 def _middle(bound: int) -> float:

@@ -195,7 +195,9 @@ def workers(*, now: datetime) -> Workers:
     held = AudioRecord.objects.only(*columns).filter(pk__in=[worker.record_id for worker in seated if worker.record_id])
     records = {record.pk: record for record in held.filter(acquisition_id__isnull=False, halted_at__isnull=True, delay_time__gt=now)}
     # Who has gone on since it was last reported counts as waiting: in a few seconds more is known.
-    return Workers(number, [AtSeat(worker, records.get(worker.record_id)) for worker in seated[:WORKERS_SHOWN]])
+    return Workers(
+        number, [AtSeat(worker, records.get(worker.record_id) if worker.record_id else None) for worker in seated[:WORKERS_SHOWN]]
+    )
 
 
 # ---- providers ----------------------------------------------------------------------------------------------------------------------
@@ -259,7 +261,8 @@ def is_empty() -> bool:
 def _rows(statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
-        return cursor.fetchall()
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
 
 
 def _as_uuid(value: Any) -> uuid.UUID:
@@ -267,5 +270,6 @@ def _as_uuid(value: Any) -> uuid.UUID:
 
 
 def _as_moment(value: Any) -> datetime:
-    """SQLite keeps moments as text in UTC."""
-    return value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
+    """SQLite keeps moments as text in UTC, and tells some as moments without a zone."""
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
