@@ -22,7 +22,7 @@ from records.admin.acts import RecordActs, acting
 from records.admin.page import MORE_UTTERANCES, head_of, page_of, stretch_of
 from records.models import AudioRecord, File
 from records.operations import control, edit, selection
-from records.states import FINAL, State
+from records.states import FINAL, HaltReason, State
 from records.storage import serving
 
 TEMPLATES = "admin/records/audiorecord"
@@ -100,8 +100,8 @@ class RecordPages(RecordActs):
         answer, external_id = request.POST.get("answer", ""), request.POST.get("external_id", "").strip()
         complaint = ""
         try:
-            if not head_of(object_id, now=timezone.now()).can_confirm:
-                raise control.NotUnconfirmed
+            if not (head := head_of(object_id, now=timezone.now())).can_confirm:
+                raise control.AnswerKnown if head.record.halt_reason == HaltReason.UNCONFIRMED else control.NotUnconfirmed
             if request.method == "POST":
                 complaint = self._complaint(answer, external_id, is_ticked="confirmed" in request.POST)
                 if not complaint:

@@ -8,17 +8,13 @@ from html import unescape
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
-from django.core.files.base import ContentFile
-from django.core.files.storage import default_storage
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from recognition.models import Recognition
 from records.admin.listing import CappedPaginator
 from records.models import AudioRecord, RecordEvent
 from records.states import EventOutcome, HaltReason, Origin, State
@@ -321,172 +317,6 @@ def test_a_restart_from_no_state_asks_again(browser: Client, state: str) -> None
     assert record.state == State.DONE
 
 
-# ---- the record's own page ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_page_shows_every_row_of_the_record(browser: Client) -> None:
-    record = make_record(State.DONE, now=timezone.now(), title="Interview", brief="About bread")
-    record.topics.add(Topic.objects.create(owner=record.owner, name="bakery"))
-    assert record.structure
-    assert record.transcript_text
-    assert record.recognition
-    record.structure.contents["utterances"] = [
-        {"start_ms": 61_000, "end_ms": 62_500, "text": "Good bread.", "channel": 0, "speaker": "A", "words": []}
-    ]
-    record.structure.save()
-    record.transcript_text.contents = "Good bread."
-    record.transcript_text.save()
-    record.recognition.options = {"beam": 5}
-    record.recognition.payload.save("", ContentFile(b"raw"))
-    RecordEvent.objects.create(
-        record=record,
-        origin=Origin.WORKER,
-        step="normalize",
-        outcome=EventOutcome.ADVANCED,
-        duration_ms=1500,
-        outcome_text="uploaded → normalized",
-    )
-    page = browser.get(page_of(record))
-    text = text_of(page)
-    for piece in (
-        "Done for", "Interview", "About bread", "bakery", "1:01–1:02", "Good bread.", "scripted / parrot", record.recognition.external_id,
-        '"beam": 5', "normalize", "1.50 s", "uploaded → normalized", "0:02", "ogg",
-    ):  # fmt: skip
-        assert piece in text or piece in page.content.decode(), piece
-    downloads = re.findall(r'href="([^"]+/(?:payload|files/\w+)/)"', page.content.decode())
-    assert sorted(body_of(browser.get(url)) for url in downloads) == [b"OggS", b"raw", b"sound"]
-
-
-def test_the_page_takes_as_many_queries_for_a_long_journal_as_for_a_short_one(browser: Client, operator: User) -> None:
-    record = make_record(State.DONE, now=timezone.now())
-
-    def queries() -> int:
-        with CaptureQueriesContext(connection) as captured:
-            assert browser.get(page_of(record)).status_code == 200
-        return len(captured)
-
-    queries()
-    few = queries()
-    for _ in range(30):
-        RecordEvent.objects.create(record=record, origin=Origin.ADMIN, actor=operator, outcome=EventOutcome.RESUMED)
-    assert queries() == few <= 12
-
-
-def test_buttons_of_the_page_halt_and_resume(browser: Client, operator: User) -> None:
-    record = make_record(now=timezone.now())
-    page = browser.post(f"{LIST}{record.pk}/halt/", follow=True)
-    assert told(page) == ["Halted 1 record."]
-    assert "by olga" in text_of(page)
-    page = browser.post(f"{LIST}{record.pk}/resume/", follow=True)
-    assert told(page) == ["Resumed 1 record."]
-    assert [event.actor for event in RecordEvent.objects.filter(record=record)] == [operator, operator]
-    assert browser.get(f"{LIST}{record.pk}/halt/").status_code == 405
-
-
-def test_the_page_restarts_after_a_confirmation(browser: Client) -> None:
-    record = make_record(State.TRANSCRIBED, now=timezone.now())
-    assert "1 record chosen: 1 transcribed." in text_of(browser.get(f"{LIST}{record.pk}/restart/"))
-    page = browser.post(f"{LIST}{record.pk}/restart/", {"confirmed": "yes", "state": "submitted"}, follow=True)
-    assert told(page) == ["Restarted from submitted: 1 record."]
-    assert page.redirect_chain == [(page_of(record), 302)]
-
-
-def test_buttons_need_the_token_of_the_form(operator: User) -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(operator)
-    record = make_record(now=timezone.now())
-    assert client.post(f"{LIST}{record.pk}/halt/").status_code == 403
-    record.refresh_from_db()
-    assert record.halted_at is None
-
-
-def test_an_unconfirmed_record_offers_no_resume_but_says_what_to_do(browser: Client) -> None:
-    record = halted(HaltReason.UNCONFIRMED)
-    page = browser.get(page_of(record))
-    assert f"{LIST}{record.pk}/resume/" not in page.content.decode()
-    assert f"confirm_submission {record.pk} --external-id" in text_of(page)
-    assert f"{LIST}{record.pk}/confirm/" in page.content.decode()
-
-
-@pytest.fixture
-def unconfirmed() -> AudioRecord:
-    record = halted(HaltReason.UNCONFIRMED)
-    record.recognition = Recognition.objects.create(record=record, provider="speechkit", submit_started_at=timezone.now())
-    record.save()
-    return record
-
-
-def test_the_operation_s_id_is_entered_after_a_confirmation(browser: Client, operator: User, unconfirmed: AudioRecord) -> None:
-    asked = browser.post(f"{LIST}{unconfirmed.pk}/confirm/", {"answer": "id", "external_id": "f8d-found"})
-    assert "Tick that you have looked it up" in text_of(asked)
-    unconfirmed.refresh_from_db()
-    assert unconfirmed.halted_at is not None
-
-    browser.post(f"{LIST}{unconfirmed.pk}/confirm/", {"answer": "id", "external_id": " f8d-found ", "confirmed": "on"})
-
-    unconfirmed.refresh_from_db()
-    assert (unconfirmed.halted_at, unconfirmed.recognition.external_id) == (None, "f8d-found")
-    assert unconfirmed.events.get().actor == operator
-
-
-def test_submitting_again_makes_room_for_a_new_recognition(browser: Client, unconfirmed: AudioRecord) -> None:
-    browser.post(f"{LIST}{unconfirmed.pk}/confirm/", {"answer": "again", "confirmed": "on"})
-    unconfirmed.refresh_from_db()
-    assert (unconfirmed.halted_at, unconfirmed.recognition) == (None, None)
-    assert unconfirmed.recognitions.count() == 1
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"answer": "id", "external_id": "", "confirmed": "on"},
-        {"answer": "id", "external_id": "x" * 51, "confirmed": "on"},
-        {"confirmed": "on"},
-    ],
-)
-def test_no_answer_changes_nothing(answer: dict[str, str], browser: Client, unconfirmed: AudioRecord) -> None:
-    assert browser.post(f"{LIST}{unconfirmed.pk}/confirm/", answer).status_code == 200
-    unconfirmed.refresh_from_db()
-    assert unconfirmed.halt_reason == HaltReason.UNCONFIRMED
-
-
-def test_an_answer_that_comes_too_late_says_so(browser: Client) -> None:
-    record = halted()
-    page = browser.post(f"{LIST}{record.pk}/confirm/", {"answer": "again", "confirmed": "on"})
-    assert "does not stand as unconfirmed any more" in text_of(page)
-
-
-def test_who_may_only_look_may_not_answer(viewer: Client, unconfirmed: AudioRecord) -> None:
-    assert viewer.get(f"{LIST}{unconfirmed.pk}/confirm/").status_code == 403
-    assert viewer.post(f"{LIST}{unconfirmed.pk}/confirm/", {"answer": "again", "confirmed": "on"}).status_code == 403
-
-
-def test_title_and_brief_are_edited_and_nothing_else_even_if_it_is_sent(browser: Client) -> None:
-    record = make_record(now=timezone.now(), title="Old")
-    browser.post(page_of(record), {"title": "New", "brief": "Short", "state": "done", "attempts": "7", "halt_reason": "stuck"})
-    record.refresh_from_db()
-    assert (record.title, record.brief, record.state, record.attempts, record.halt_reason) == ("New", "Short", State.UPLOADED, 0, "")
-    entry = LogEntry.objects.get()
-    assert "New" not in entry.object_repr + entry.change_message
-    assert "Old" not in entry.object_repr + entry.change_message
-
-
-def test_saving_leaves_alone_what_a_worker_wrote_since_the_page_was_read(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = make_record(now=timezone.now())
-    from records.admin import AudioRecordAdmin
-
-    real = AudioRecordAdmin.save_model
-
-    def save_late(self: Any, request: Any, obj: Any, form: Any, change: Any) -> None:
-        AudioRecord.objects.filter(pk=record.pk).update(attempts=2, error_code="later")
-        real(self, request, obj, form, change)
-
-    monkeypatch.setattr(AudioRecordAdmin, "save_model", save_late)
-    browser.post(page_of(record), {"title": "New", "brief": ""})
-    record.refresh_from_db()
-    assert (record.title, record.attempts, record.error_code) == ("New", 2, "later")
-
-
 # ---- who may what -------------------------------------------------------------------------------------------------------------------
 
 
@@ -518,27 +348,6 @@ def test_people_without_a_right_to_records_see_nothing(tail: str) -> None:
         client = Client()
         client.force_login(user)
         assert client.get(url).status_code == status
-
-
-def test_nobody_adds(browser: Client) -> None:
-    assert browser.get(f"{LIST}add/").status_code == 403
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_record_is_removed_with_its_files_and_the_log_keeps_no_title(browser: Client, operator: User) -> None:
-    record = make_record(State.DONE, now=timezone.now(), title="Secret")
-    assert record.normalized_file
-    locations = [record.original_file.location, record.normalized_file.location]
-    question = text_of(browser.get(f"{LIST}{record.pk}/delete/"))
-    assert "Secret" in question
-    assert "files, texts, recognitions and journal: 1" in question
-    assert all(default_storage.exists(location) for location in locations)
-    browser.post(f"{LIST}{record.pk}/delete/", {"post": "yes"})
-    assert not AudioRecord.objects.exists()
-    assert not any(default_storage.exists(location) for location in locations)
-    entry = LogEntry.objects.get()
-    assert (entry.object_id, entry.user) == (str(record.pk), operator)
-    assert "Secret" not in entry.object_repr + entry.change_message
 
 
 def test_records_are_not_removed_by_the_page_nor_by_those_who_may_not(browser: Client, viewer: Client) -> None:
@@ -576,16 +385,6 @@ def test_markup_in_what_was_sent_is_shown_as_text(browser: Client) -> None:
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     saved = browser.post(page_of(record), {"title": attack + "!", "brief": attack}, follow=True)
     assert attack not in saved.content.decode()
-
-
-def test_an_uploaded_page_is_only_ever_downloaded(browser: Client) -> None:
-    record = make_record(now=timezone.now(), contents=b"<script>alert(1)</script>")
-    answer = browser.get(f"{LIST}{record.pk}/files/original/")
-    assert answer["Content-Type"] == "application/octet-stream"
-    assert answer["Content-Disposition"].startswith("attachment")
-    assert body_of(answer) == b"<script>alert(1)</script>"
-    assert browser.get(f"{LIST}{record.pk}/files/normalized/").status_code == 404
-    assert browser.get(f"{LIST}{record.pk}/files/other/").status_code == 404
 
 
 def test_what_misleads_an_operator_is_not_offered(browser: Client) -> None:
