@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-import re
 import uuid
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
+from django.conf import settings
 from django.contrib import admin
-from django.contrib.admin import ModelAdmin, SimpleListFilter
-from django.contrib.auth.models import User
+from django.contrib.admin import ModelAdmin
 from django.core.paginator import Paginator
-from django.db import connection
-from django.db.models import BooleanField, Exists, OuterRef, Q, QuerySet
-from django.db.models.expressions import RawSQL
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.formats import number_format
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
 from unfold.views import ChangeList
 
+from recognition import registry
+from recognition.models import Recognition
 from records.admin import words
+from records.admin.filters import FILTERS, Means
 from records.models import AudioRecord
+from records.operations import selection
+from records.pipeline.dispatch import configured_rules
+from records.pipeline.stage import Work
+from records.pipeline.stages import STAGES
+from records.sentences import translated
 from records.states import FINAL, HaltReason, State
-
-if TYPE_CHECKING:
-    from django.utils.functional import _StrOrPromise
 
 COLUMNS = (
     "title",
+    "language",
     "owner__username",
     "state",
     "state_entered_at",
+    "work_started_at",
     "halted_at",
     "halt_reason",
     "error_code",
@@ -42,15 +51,21 @@ COLUMNS = (
     "attempts",
     "progress",
     "created",
+    "original_file__duration_ms",
+    "normalized_file__duration_ms",
+    "structure__language",
 )
 """All that a row of the list shows."""
+
+NEAR = 0.75
+"""That part of its limit is near it."""
 
 
 class AtLeast(int):
     """A count that was given up at its value; says so where it is read."""
 
     def __str__(self) -> str:
-        return f"{int(self)}+"
+        return f"{number_format(int(self), force_grouping=True)}+"
 
 
 class CappedPaginator(Paginator):  # type: ignore[type-arg]  # no generic at run time
@@ -59,20 +74,129 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]  # no generic at run
     CAP = 10_000
 
     @cached_property
+    def first(self) -> list[AudioRecord]:
+        """The first page and one record more, where there is one."""
+        return list(self.object_list[: self.per_page + 1])
+
+    @cached_property
     def count(self) -> int:
+        if len(self.first) <= self.per_page:
+            return len(self.first)
         rows: QuerySet[AudioRecord] = self.object_list  # type: ignore[assignment]
         found = rows.order_by().values("pk")[: self.CAP + 1].count()
         return AtLeast(self.CAP) if found > self.CAP else found
 
 
+class Chip(NamedTuple):
+    """A filter that is applied, and the address of the list without it."""
+
+    title: str
+    value: str
+    without: str
+
+
+class Order(NamedTuple):
+    title: str
+    address: str
+    is_current: bool
+
+
+class Page(NamedTuple):
+    title: str
+    address: str
+    is_current: bool
+
+
 class RecordList(ChangeList):  # type: ignore[misc]  # unfold ships no types
+    ORDERS = {"newest": ["-id"], "oldest": ["id"], "longest": ["state_entered_at", "id"]}
+    """The first is the usual. Each goes along an index; the last one only among what is unfinished."""
+
+    def __init__(self, request: HttpRequest, *args: Any) -> None:
+        super().__init__(request, *args)
+        self.may_act = self.model_admin.has_change_permission(request)
+        self.title = _("Records")
+        self.way_back = urlencode({"_changelist_filters": request.GET.urlencode()})
+        """For an act on one record: it leads back to this list."""
+
     def get_queryset(self, request: HttpRequest, exclude_parameters: list[str | None] | None = None) -> QuerySet[AudioRecord]:
         records: QuerySet[AudioRecord] = super().get_queryset(request, exclude_parameters)
         return records.only(*COLUMNS)
 
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.full_result_count = self.result_count  # the head of the page would offer to show all
+        if not self.multi_page or (self.page_num == 1 and not self.show_all):
+            self.result_list = self.paginator.first[: self.list_per_page]  # read already, to count it
+
+    # ---- order ------------------------------------------------------------------------------------------------------------------
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[AudioRecord]) -> list[str]:
+        return self.ORDERS[self.order]
+
+    def get_ordering_field_columns(self) -> dict[int, str]:
+        return {}
+
+    @cached_property
+    def order(self) -> str:
+        asked = self.params.get("o", "")
+        possible = [order for order in self.ORDERS if order != "longest" or self.is_bounded]
+        return asked if asked in possible else "newest"
+
+    @property
+    def is_bounded(self) -> bool:
+        return any(spec.selection().is_bounded for spec in self.filter_specs)
+
+    @property
+    def orders(self) -> list[Order]:
+        titles = {"newest": _("Newest first"), "oldest": _("Oldest first")}
+        if self.is_bounded:
+            titles["longest"] = _("Longest in its state first")
+        return [
+            Order(title, self.get_query_string({"o": None if order == "newest" else order, "p": None}), order == self.order)
+            for order, title in titles.items()
+        ]
+
+    # ---- what is shown ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def chips(self) -> list[Chip]:
+        chips = [Chip(_("Search"), self.query, self.get_query_string({"q": None}))] if self.query else []
+        specs: Sequence[Means] = self.filter_specs
+        return chips + [
+            Chip(str(spec.title), spec.chip(), self.get_query_string({spec.parameter_name: None})) for spec in specs if spec.chip()
+        ]
+
+    @property
+    def pages(self) -> list[Page]:
+        """The numbers that lead somewhere, and gaps between them; empty where all is on one page."""
+        if not self.multi_page:
+            return []
+        numbers = self.paginator.get_elided_page_range(self.page_num, on_each_side=2, on_ends=1)
+        return [
+            Page(str(number), self.get_query_string({"p": number}) if isinstance(number, int) else "", number == self.page_num)
+            for number in numbers
+        ]
+
+    @property
+    def earlier(self) -> str:
+        return self.get_query_string({"p": self.page_num - 1}) if self.page_num > 1 else ""
+
+    @property
+    def later(self) -> str:
+        return self.get_query_string({"p": self.page_num + 1}) if self.multi_page and self.page_num < self.paginator.num_pages else ""
+
+    @property
+    def total(self) -> str:
+        """`240 records`, `10,000+ records`."""
+        return ngettext("%(number)s record", "%(number)s records", self.result_count) % {"number": self.number}
+
+    @property
+    def number(self) -> str:
+        return str(self.result_count) if isinstance(self.result_count, AtLeast) else number_format(self.result_count, force_grouping=True)
+
 
 def search(records: QuerySet[AudioRecord], term: str) -> QuerySet[AudioRecord]:
-    """The record of that id, or those with the term in their title or error."""
+    """The record of that id, or of that operation of a provider, or those with the term in their title or error."""
     term = term.strip()
     if not term:
         return records
@@ -80,117 +204,27 @@ def search(records: QuerySet[AudioRecord], term: str) -> QuerySet[AudioRecord]:
         return records.filter(pk=uuid.UUID(term))
     except ValueError:
         pass
-    # SQLite's LIKE knows upper and lower case of ASCII alone; PostgreSQL goes by the locale of the database.
-    lookup, value = ("iregex", re.escape(term)) if connection.vendor == "sqlite" and not term.isascii() else ("icontains", term)
-    return records.filter(Q(**{f"title__{lookup}": value}) | Q(**{f"error_text__{lookup}": value}) | Q(error_code=term.lower()))
-
-
-class ChoiceFilter(SimpleListFilter):
-    """A filter with fixed choices; a value that is none of them is passed over."""
-
-    choices_shown: tuple[tuple[str, str], ...] = ()
-
-    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, _StrOrPromise]]:
-        return list(self.choices_shown)
-
-    def chosen(self) -> str | None:
-        value = self.value()
-        return value if value in dict(self.choices_shown) else None
-
-
-def _named(values: list[str]) -> tuple[tuple[str, str], ...]:
-    return tuple((value, value) for value in values)
-
-
-class StateFilter(ChoiceFilter):
-    title = "state"
-    parameter_name = "state"
-    choices_shown = _named(["unfinished", *State.values])
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[AudioRecord]) -> QuerySet[AudioRecord]:
-        chosen = self.chosen()
-        if chosen is None:
-            return queryset
-        if chosen == FINAL:
-            return queryset.filter(state=FINAL)
-        # The predicate of the index audio_records_unfinished, word for word: SQLite uses the index for nothing less. The column bears no
-        # table's name, since that is another one once the query stands within a query.
-        unfinished = queryset.filter(RawSQL(f"NOT (state = '{FINAL.value}')", [], output_field=BooleanField()))  # noqa: S611 - a constant
-        return unfinished if chosen == "unfinished" else unfinished.filter(state=chosen)
-
-
-class HaltedFilter(ChoiceFilter):
-    title = "halted"
-    parameter_name = "halted"
-    choices_shown = _named(["yes", "no"])
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[AudioRecord]) -> QuerySet[AudioRecord]:
-        match self.chosen():
-            case "yes":  # by the reasons the index audio_records_halted is searched
-                return queryset.filter(halted_at__isnull=False, halt_reason__in=HaltReason.values)
-            case "no":
-                return queryset.filter(halted_at__isnull=True)
-        return queryset
-
-
-class ReasonFilter(ChoiceFilter):
-    title = "halt reason"
-    parameter_name = "reason"
-    choices_shown = _named(HaltReason.values)
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[AudioRecord]) -> QuerySet[AudioRecord]:
-        chosen = self.chosen()
-        return queryset if chosen is None else queryset.filter(halted_at__isnull=False, halt_reason=chosen)
-
-
-class CreatedFilter(ChoiceFilter):
-    title = "created"
-    parameter_name = "created"
-    choices_shown = (("1", "past 24 hours"), ("7", "past 7 days"), ("30", "past 30 days"))
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[AudioRecord]) -> QuerySet[AudioRecord]:
-        chosen = self.chosen()
-        if chosen is None:
-            return queryset
-        since = timezone.now() - timedelta(days=int(chosen))
-        # Ids are in order of time, and theirs is the index. The day is for clocks that were set back.
-        first = uuid.UUID(int=int((since - timedelta(days=1)).timestamp() * 1000) << 80)
-        return queryset.filter(pk__gte=first, created__gte=since)
-
-
-class OwnerFilter(SimpleListFilter):
-    title = "owner"
-    parameter_name = "owner"
-    SHOWN = 50
-    """So many names stand beside the list; the others are reached by the name in a row."""
-
-    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, _StrOrPromise]]:
-        owners = User.objects.filter(Exists(AudioRecord.objects.filter(owner=OuterRef("pk")))).order_by("username")
-        shown = list(owners.values_list("pk", "username")[: self.SHOWN])
-        chosen = self.value() or ""
-        if chosen.isdecimal() and int(chosen) not in dict(shown):
-            shown += User.objects.filter(pk=int(chosen)).values_list("pk", "username")
-        return [(str(pk), name) for pk, name in shown]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[AudioRecord]) -> QuerySet[AudioRecord]:
-        chosen = self.value() or ""
-        return queryset.filter(owner=int(chosen)) if chosen.isdecimal() else queryset
-
-
-FILTERS = (StateFilter, HaltedFilter, ReasonFilter, CreatedFilter, OwnerFilter)
+    names = {*registry.BUILT_IN, settings.TRANSCRIBER.recognition.provider}
+    found = Recognition.objects.filter(provider__in=names, external_id=term).exclude(external_id="").values_list("record", flat=True)
+    if ids := list(found):
+        return records.filter(pk__in=ids)
+    return records.filter(selection.contains("title", term) | selection.contains("error_text", term) | Q(error_code=term.lower()))
 
 
 class RecordListing(ModelAdmin):  # type: ignore[type-arg]  # no generic at run time
     """Columns, filters and search."""
 
-    list_display = ("name", "of_owner", "state_badge", "halt_badge", "age", "attempts", "next_try", "progress_bar", "created_at")
+    list_display = ("name", "of_owner", "length", "standing", "age", "next_try")
     list_display_links = ("name",)
-    list_select_related = ("owner",)
+    list_select_related = ("owner", "original_file", "normalized_file", "structure")
     list_filter = FILTERS
+    list_filter_submit = True
+    list_fullwidth = True
     list_per_page = 50
+    list_max_show_all = 0
     search_fields = ("title", "error_text")
-    search_help_text = "The id, or a part of the title or of the error."
-    sortable_by = ("age", "created_at")
+    search_help_text = gettext_lazy("Id, operation, title or error")
+    sortable_by = ()
     ordering = ("-id",)
     paginator = CappedPaginator
     show_full_result_count = False
@@ -204,44 +238,98 @@ class RecordListing(ModelAdmin):  # type: ignore[type-arg]  # no generic at run 
     ) -> tuple[QuerySet[AudioRecord], bool]:
         return search(queryset, search_term), False
 
-    @admin.display(description="recording")
-    def name(self, record: AudioRecord) -> str:
-        return str(record)
+    @admin.display(description=gettext_lazy("Record"))
+    def name(self, record: AudioRecord) -> SafeString:
+        created = timezone.localtime(record.created)
+        return format_html(
+            '<span class="name{}">{}</span><time class="quiet" datetime="{}">{}</time>',
+            "" if record.title else " is-id",
+            record,
+            created.isoformat(timespec="seconds"),
+            f"{created:%Y-%m-%d %H:%M}",
+        )
 
-    @admin.display(description="owner")
+    @admin.display(description=gettext_lazy("Owner"))
     def of_owner(self, record: AudioRecord) -> SafeString:
         return format_html('<a href="?owner={}">{}</a>', record.owner_id, record.owner.get_username())
 
-    @admin.display(description="state")
-    def state_badge(self, record: AudioRecord) -> SafeString:
-        return format_html('<span class="badge state-{}">{}</span>', record.state, record.state)
-
-    @admin.display(description="halt", empty_value="")
-    def halt_badge(self, record: AudioRecord) -> SafeString | None:
-        if not record.halted_at:
-            return None
+    @admin.display(description=gettext_lazy("Length"), empty_value="")
+    def length(self, record: AudioRecord) -> SafeString:
+        """How long it is, and in which language: that which was heard, else the one that was asked for."""
+        files = (record.original_file, record.normalized_file)
+        duration_ms = next((file.duration_ms for file in files if file and file.duration_ms is not None), None)
+        language = (record.structure.language if record.structure else "") or record.language
         return format_html(
-            '<span class="badge halted" title="{}">{}</span> <span class="quiet">{}</span>',
-            record.error_text,
-            record.halt_reason,
-            record.error_code,
+            '<span>{}</span><span class="quiet" title="{}">{}</span>',
+            "—" if duration_ms is None else words.clock(duration_ms),
+            _("Language"),
+            language,
         )
 
-    @admin.display(description="age in state", ordering="-state_entered_at")
-    def age(self, record: AudioRecord) -> str:
-        return words.span(timezone.now() - record.state_entered_at)
+    @admin.display(description=gettext_lazy("State"))
+    def standing(self, record: AudioRecord) -> SafeString:
+        """The state, why it is halted, and the code of that or of the last failure; the sentence is told by a pointer that rests on it, and on
+        the record's page."""
+        badges = [(f"state-{record.state}", State(record.state).label)]
+        if record.halted_at:
+            badges.append((f"halted {record.halt_reason}", HaltReason(record.halt_reason).label))
+        shown = format_html_join(" ", '<span class="badge {}">{}</span>', badges)
+        if not record.error_code:
+            return shown
+        return format_html(
+            '<span>{}</span><span class="why quiet" title="{}">{}</span>', shown, translated(record.error_text), record.error_code
+        )
 
-    @admin.display(description="next try")
-    def next_try(self, record: AudioRecord) -> str:
-        return words.next_try(record, now=timezone.now())
+    @admin.display(description=gettext_lazy("In state"))
+    def age(self, record: AudioRecord) -> SafeString:
+        now = timezone.now()
+        share = share_of_limit(record, now=now)
+        text = words.span(now - record.state_entered_at)
+        if share < NEAR:
+            return format_html('<span class="age">{}</span>', text)
+        limit = words.span(limit_of(record))
+        told = _("past its limit of %(limit)s") if share > 1 else _("%(percent)d%% of its limit of %(limit)s")
+        return format_html(
+            '<span class="age {}">{}<small>{}</small></span>',
+            "past" if share > 1 else "near",
+            text,
+            told % {"limit": limit, "percent": int(share * 100)},
+        )
 
-    @admin.display(description="progress", empty_value="")
-    def progress_bar(self, record: AudioRecord) -> SafeString | None:
-        if not record.acquisition_id:  # nothing is under way
-            return None
+    @admin.display(description=gettext_lazy("Next try"))
+    def next_try(self, record: AudioRecord) -> SafeString:
+        """When it is worked on again, how often that failed, and how far it is where it is at work."""
+        now = timezone.now()
+        told, most = words.next_try(record, now=now), settings.TRANSCRIBER.pipeline.max_attempts
+        failed = ""
+        if record.attempts:
+            failed = ngettext("%(number)d of %(most)d attempt failed", "%(number)d of %(most)d attempts failed", most) % {
+                "number": record.attempts,
+                "most": most,
+            }
+        if not record.acquisition_id or record.delay_time <= now:
+            return format_html('<span>{}</span><span class="quiet">{}</span>', told, failed)
         percent = round(record.progress * 100)
-        return format_html('<progress value="{}" max="100" aria-label="{} %"></progress>', percent, percent)
+        return format_html(
+            '<span>{}</span><progress value="{}" max="100" aria-label="{}"></progress><span class="quiet">{}</span>',
+            _("at work, %(percent)d%%") % {"percent": percent},
+            percent,
+            _("Progress"),
+            failed,
+        )
 
-    @admin.display(description="created", ordering="id")
-    def created_at(self, record: AudioRecord) -> str:
-        return f"{timezone.localtime(record.created):%Y-%m-%d %H:%M}"
+
+def limit_of(record: AudioRecord) -> timedelta:
+    """How long the record may be worked on in its state, as it is judged when a step ends. Not of the final state."""
+    work = STAGES[record.state].work
+    # Postponed for a reason, and no failure: it waits for its provider, whatever the stage.
+    if record.error_code and not record.attempts and not record.acquisition_id:
+        work = Work.FOREIGN
+    return configured_rules().limits[work]
+
+
+def share_of_limit(record: AudioRecord, *, now: datetime) -> float:
+    """1 where the limit is reached. It counts from the first acquisition in the state, and stands while the record is halted: 0."""
+    if record.state == FINAL or record.halted_at or record.work_started_at is None:
+        return 0.0
+    return (now - record.work_started_at) / limit_of(record)
