@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core import checks
@@ -98,6 +99,20 @@ def check_debug(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
             )
         ]
     return []
+
+
+@register(Tags.security)
+def check_sign_in(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
+    address = urlsplit(settings.TRANSCRIBER.signin.provider)
+    if address.scheme != "http" or address.hostname in ("127.0.0.1", "localhost", "::1"):
+        return []
+    return [
+        checks.Warning(
+            "[signin] provider is spoken to without encryption: whoever is on the way can sign in as anybody.",
+            hint="Use its https address.",
+            id="transcriber.W002",
+        )
+    ]
 
 
 def _minutes(span: Any) -> str:

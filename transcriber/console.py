@@ -101,6 +101,8 @@ UNFOLD: dict[str, Any] = {
                     _link(_("Users"), "person", reverse_lazy("admin:auth_user_changelist"), "auth.view_user"),
                     _link(_("Groups"), "group", reverse_lazy("admin:auth_group_changelist"), "auth.view_group"),
                     _link(_("API tokens"), "key", reverse_lazy("admin:knox_authtoken_changelist"), "knox.view_authtoken"),
+                    _link(_("Identities"), "badge", reverse_lazy("admin:signin_identity_changelist"), "signin.view_identity"),
+                    _link(_("Failed sign-ins"), "lock", reverse_lazy("admin:axes_accessattempt_changelist"), "axes.view_accessattempt"),
                 ],
             },
             {

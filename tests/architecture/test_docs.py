@@ -18,7 +18,7 @@ from transcriber.config import ENVIRONMENT_ONLY, SECTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-OURS = ("records", "recognition", "topics")
+OURS = ("records", "recognition", "topics", "signin")
 
 pytestmark = pytest.mark.no_database
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,10 +26,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from tests.factories import make_user
+from transcriber.checks import check_sign_in
 from transcriber.signin import attempts, leftovers
 
 pytestmark = pytest.mark.django_db
 
+ROOT = Path(__file__).resolve().parents[2]
 LOGIN = "/admin/login/"
 RIGHT = "right horse battery staple"
 ELSEWHERE = "192.0.2.1"
@@ -370,7 +376,7 @@ def test_whoever_may_only_look_can_not_end_it(client: Client) -> None:
 
 
 def test_the_api_pays_nothing_for_it(owner: User) -> None:
-    """A token is no password: two looks (token and user together, then the page of records), and no write."""
+    """A token is no password: nothing is looked up and nothing is written for it."""
     from knox.models import get_token_model
 
     _, token = get_token_model().objects.create(user=owner)
@@ -401,6 +407,34 @@ def test_somebody_who_is_no_staff_is_told_so_and_can_sign_out(client: Client) ->
     assert client.get("/signin/out/").status_code == 405
     assert client.post("/signin/out/")["Location"] == LOGIN
     assert "You are signed in" not in client.get(LOGIN).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("provider", "found"),
+    [("", 0), ("https://id.example.org", 0), ("http://127.0.0.1:9400", 0), ("http://localhost:9400", 0), ("http://id.example.org", 1)],
+)
+def test_a_provider_without_encryption_is_warned_of(settings: Any, provider: str, found: int) -> None:
+    settings.TRANSCRIBER = replace(settings.TRANSCRIBER, signin=replace(settings.TRANSCRIBER.signin, provider=provider))
+
+    assert [problem.id for problem in check_sign_in(None)] == ["transcriber.W002"] * found
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"PROVIDER": "https://id.example.org"}, "[signin] provider needs TRANSCRIBER_SIGNIN_CLIENT_ID as well."),
+        ({"PROVIDER": "https://id.example.org", "CLIENT_ID": "x"}, "[signin] provider needs TRANSCRIBER_SIGNIN_CLIENT_SECRET as well."),
+        ({"PROVIDER": "id.example.org"}, "TRANSCRIBER_SIGNIN_PROVIDER must be an address such as https://example.org."),
+    ],
+)
+def test_half_a_configuration_stops_the_start(environment: dict[str, str], said: str) -> None:
+    variables = {f"TRANSCRIBER_SIGNIN_{name}": value for name, value in environment.items()}
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check"], cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode != 0
+    assert said in done.stderr
 
 
 def test_there_is_no_other_way_in_unless_it_is_set_up(client: Client) -> None:

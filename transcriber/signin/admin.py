@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from axes.models import AccessAttempt
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
 
+from transcriber.signin.attempts import FREE_PER_PAIR, pause
 from transcriber.signin.forms import LoginForm
 from transcriber.signin.models import Identity
 
@@ -31,7 +34,7 @@ class _SeenAndRemoved(ModelAdmin):  # type: ignore[misc]  # unfold ships no type
 class AccessAttemptAdmin(_SeenAndRemoved):
     """Deleting a row lets its name be tried from its address as if nothing had been."""
 
-    list_display = ["username", "ip_address", "known", "failures_since_start", "attempt_time"]
+    list_display = ["username", "ip_address", "known", "failures_since_start", "attempt_time", "next_try"]
     list_display_links = None
     search_fields = ["username", "ip_address"]
     search_help_text = _("Name or address")
@@ -42,6 +45,11 @@ class AccessAttemptAdmin(_SeenAndRemoved):
     @admin.display(description=_("known browser"), boolean=True)
     def known(self, attempt: AccessAttempt) -> bool:
         return bool(attempt.user_agent)
+
+    @admin.display(description=_("next try from"))
+    def next_try(self, attempt: AccessAttempt) -> datetime | str:
+        at: datetime = attempt.attempt_time + pause(attempt.failures_since_start, FREE_PER_PAIR)
+        return at if at > timezone.now() else gettext("at once")
 
 
 @admin.register(Identity)
@@ -56,7 +64,3 @@ class IdentityAdmin(_SeenAndRemoved):
     ordering = ["-updated"]
     fields = ["user", "issuer", "subject", "created", "updated"]
     show_full_result_count = False
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Identity]:
-        found: QuerySet[Identity] = super().get_queryset(request)
-        return found
