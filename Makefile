@@ -8,7 +8,7 @@ set_up = @for python in $(PYTHONS); do \
 	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then exec $$python transcriber/set_up.py $(1); fi; done; \
 	echo "Set-up: no Python 3.11 or newer was found; install one and run this again." >&2; exit 1
 
-.PHONY: help demo demo-speechkit run test check fix lock bench clean runtime dev
+.PHONY: help demo demo-speechkit run test check fix messages lock bench clean runtime dev
 .NOTPARALLEL:
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo 'make test    everything that is checked: style, types, imports, and the tests on SQLite and PostgreSQL'
 	@echo 'make check   the checks without the tests'
 	@echo 'make fix     mend what the checks can mend'
+	@echo 'make messages   collect what people read here, for its translation'
 	@echo 'make lock    write the lock files from pyproject.toml'
 	@echo 'make bench   measure (BENCH="..." passes arguments on)'
 	@echo 'make clean   remove caches; .venv and var stay'
@@ -55,6 +56,9 @@ check: dev
 fix: dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+messages: dev
+	@exec $(BIN)/python -m tests.messages
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate pyproject.toml
 lock: dev

@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,70 @@ def _locale_folders() -> Iterator[Path]:
             yield Path(app.path) / "locale"
 
 
+# ---- what is not marked -------------------------------------------------------------------------------------------------------------
+
+NO_WORDS = ("script", "style", "code", "pre", "kbd", "svg", "title")
+SAID_ATTRIBUTES = ("title", "alt", "placeholder", "aria-label", "aria-description", "data-label", "label", "content")
+SAID_ARGUMENTS = ("description", "label", "title", "help_text", "verbose_name", "verbose_name_plural", "empty_value")
+NAMES = re.compile(
+    r"\b(Transcriber|Ogg|Opus|JSON|SRT|VTT|TXT|API|ID|txt|srt|vtt|json|manage\.py|make|curl|width|device|initial|scale|utf-8)\b"
+)
+"""What is the same in every language."""
+
+
+class _Said(HTMLParser):
+    """Collects the words of a page that stand outside of tags of the template language."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self._silent: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        kind, classes = dict(attrs).get("type"), (dict(attrs).get("class") or "").split()
+        if tag in NO_WORDS or "material-symbols-outlined" in classes:  # names of icons
+            self._silent.append(tag)
+        for name, value in attrs:
+            if name in SAID_ATTRIBUTES or (name == "value" and kind in ("submit", "button")):
+                self.take(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._silent:
+            self._silent.remove(tag)
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self.take(data)
+
+    def take(self, text: str) -> None:
+        if re.search(r"[A-Za-z]{2,}", NAMES.sub("", text)):
+            self.words.append(" ".join(text.split()))
+
+
+def unmarked_in_template(path: Path) -> list[str]:
+    """The words in a template that a person reads and nobody can translate."""
+    text = path.read_text(encoding="utf-8")
+    text = re.sub(r"\{%\s*(comment)\b.*?end\1\s*%\}|\{%\s*(blocktrans(?:late)?)\b.*?end\2\s*%\}|\{#.*?#\}", "", text, flags=re.DOTALL)
+    text = re.sub(r"\{%\s*block (?:body|html)\w*\s*%\}.*?\{%\s*endblock.*?%\}", "", text)  # names of classes
+    said = _Said()
+    said.feed(re.sub(r"\{%.*?%\}|\{\{.*?\}\}", "", text, flags=re.DOTALL))
+    said.close()
+    return said.words
+
+
+def unmarked_in_admin(path: Path) -> list[str]:
+    """The literals that the Python of the admin gives to people as they are: names of things, and messages."""
+    words = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        given = [keyword.value for keyword in node.keywords if keyword.arg in SAID_ARGUMENTS]
+        if ast.unparse(node.func).endswith("message_user"):
+            given += node.args[1:2]
+        words += [text for value in given if re.search(r"[A-Za-z]{2,}", NAMES.sub("", text := template(value)))]
+    return words
+
+
 # ---- the catalog's files ------------------------------------------------------------------------------------------------------------
 
 
@@ -292,20 +357,50 @@ def as_mo(catalog: Messages) -> bytes:
     return written.getvalue()
 
 
-def untranslated(catalog: Messages) -> list[Message]:
-    return [m for m in catalog if m.id and (m.fuzzy or not all(m.string if isinstance(m.string, tuple | list) else [m.string]))]
+def problems(catalog: Messages, found: Iterable[Found]) -> list[str]:
+    """What is wrong with a catalog for these messages, one line each; empty if nothing is."""
+    wanted = {one.key: one for one in found}
+    there = {(message.context or "", _first(message.id)): message for message in catalog if message.id}
+    said = [f"not in the catalog: {one.text!r} ({one.file})" for key, one in wanted.items() if key not in there]
+    said += [f"nobody says it any more: {text!r}" for _context, text in there.keys() - wanted.keys()]
+    for message in there.values():
+        ways, name = _ways(message), repr(_first(message.id))
+        if len(ways) != (catalog.num_plurals if isinstance(message.id, tuple | list) else 1) or not all(ways):
+            said.append(f"not translated: {name}")
+        elif message.fuzzy:
+            said.append(f"fuzzy: {name}")
+        elif any(_placeholders(way) != _placeholders(_last(message.id)) for way in ways):
+            said.append(f"other placeholders: {name}")
+    return sorted(said)
+
+
+def _first(text: Any) -> str:
+    return str(text[0] if isinstance(text, tuple | list) else text)
+
+
+def _last(text: Any) -> str:
+    return str(text[-1] if isinstance(text, tuple | list) else text)
+
+
+def _ways(message: Message) -> list[str]:
+    """The translation; of a number of things, for every number."""
+    return list(message.string) if isinstance(message.string, tuple | list) else [message.string]
+
+
+def _placeholders(text: str) -> set[str]:
+    return set(re.findall(r"%\(\w+\)[a-z]|%[sd%]|\{\w*(?::\w+)?\}|</?\w+", text))
 
 
 def main() -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transcriber.settings")
     django.setup()
-    catalog = updated(read(), collect())
+    found = collect()
+    catalog = updated(read(), found)
     PO.parent.mkdir(parents=True, exist_ok=True)
     PO.write_bytes(as_po(catalog))
     MO.write_bytes(as_mo(read()))
-    missing = untranslated(catalog)
-    print(f"{len(catalog)} messages, {len(missing)} without a translation")
-    return 1 if missing else 0
+    print("\n".join(wrong := problems(catalog, found)) or f"{len(catalog)} messages, all in Russian")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
