@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+import jwt
 import pytest
 import requests
+from cryptography.hazmat.primitives.asymmetric import rsa
 from django.contrib.auth.models import Group, User
 
 from tests.acceptance.browser import PATIENCE, chromium, scrolls_sideways, violations, visitor
@@ -359,7 +362,7 @@ def test_an_answer_that_comes_too_late_is_refused(site: Site, person: Person, mo
     [("nonce", "another"), ("code_challenge", "another"), ("client_id", "somebody-else"), ("scope", "profile")],
 )
 def test_an_answer_to_another_request_is_refused(site: Site, person: Person, ours: str, theirs: str) -> None:
-    """Another nonce or another audience in the token, a verifier that does not fit, no token at all."""
+    """Another nonce in the token, a verifier that does not fit, a code for somebody else, no token at all."""
     address = urlsplit(person.begin())
     query = {name: values[0] for name, values in parse_qs(address.query).items()} | {ours: theirs}
 
@@ -384,14 +387,47 @@ def test_a_token_that_has_run_out_is_refused(site: Site, person: Person, monkeyp
     assert told(person.get(back, follow=False), person) == UNTRUSTED
 
 
-def test_a_signature_with_the_shared_secret_is_refused(site: Site, person: Person) -> None:
-    import jwt
+def test_answers_that_speak_of_two_people_are_refused(site: Site, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider_module.ProviderBackend, "get_userinfo", lambda *_: {"sub": "the-owner"})
 
-    forged = jwt.encode({"iss": site.provider.url, "sub": "karl", "aud": "transcriber", "iat": 1, "exp": 2**33}, "s3cret" * 8)
+    assert told(person.sign_in("karl"), person) == UNTRUSTED
+    assert not User.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"aud": "somebody-else"},
+        {"aud": None},
+        {"iss": "https://elsewhere.example"},
+        {"exp": 1},
+        {"exp": None},
+        {"sub": None},
+        {"iat": 2**32},
+    ],
+    ids=str,
+)
+def test_only_a_token_for_us_of_now_is_taken(site: Site, change: dict[str, object]) -> None:
+    now = int(time.time())
+    claims = {"iss": site.provider.url, "sub": "karl", "aud": "transcriber", "iat": now, "exp": now + 600, **change}
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    token = jwt.encode({name: value for name, value in claims.items() if value is not None}, key, "RS256")
     backend = provider_module.ProviderBackend()
 
+    if change:
+        with pytest.raises(jwt.InvalidTokenError):
+            backend.get_payload_data(token, key.public_key())
+    else:
+        assert backend.get_payload_data(token, key.public_key())["sub"] == "karl"
+
+
+def test_a_signature_with_the_shared_secret_is_refused(site: Site) -> None:
+    secret = "s3cret" * 8
+    forged = jwt.encode({"iss": site.provider.url, "sub": "karl", "aud": "transcriber", "iat": 1, "exp": 2**33}, secret)
+
     with pytest.raises(jwt.InvalidAlgorithmError):
-        backend.get_payload_data(forged, "s3cret" * 8)
+        provider_module.ProviderBackend().get_payload_data(forged, secret)
 
 
 def test_one_who_calls_it_off_is_told_so_and_may_stay_where_they_were(site: Site, person: Person) -> None:
@@ -497,7 +533,8 @@ def test_an_address_where_no_provider_is(site: Site, person: Person) -> None:
 
 
 def test_a_real_service_starts_without_its_provider_and_signs_in_once_it_is_there(make_service: MakeService) -> None:
-    provider = OpenIDProvider()
+    with OpenIDProvider() as provider:
+        pass
     service = make_service(
         TRANSCRIBER_PIPELINE_WORKERS="0",
         TRANSCRIBER_SIGNIN_PROVIDER=f"{provider.url}/",

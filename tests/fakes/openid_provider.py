@@ -1,6 +1,6 @@
 """A real OpenID Connect provider in a process of its own, on loopback: oidc-provider-mock, made to insist on PKCE.
 
-`python -m tests.fakes.openid_provider PORT`. Who is asked for may be anybody: the page takes any name, and `tell` says what is claimed of them.
+`python -m tests.fakes.openid_provider PORT` (0: any that is free) writes the port once it listens. Who is asked for may be anybody: the page takes any name, and `tell` says what is claimed of them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import requests
-
-from tests.postgres import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,10 +21,13 @@ ROOT = Path(__file__).resolve().parents[2]
 class OpenIDProvider:
     """A context. `stop` and `start` make it go away and come back at the same address."""
 
-    def __init__(self, port: int | None = None) -> None:
-        self.port = port or free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+    def __init__(self) -> None:
+        self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> OpenIDProvider:
         self.start()
@@ -46,7 +46,7 @@ class OpenIDProvider:
             env={**os.environ, "AUTHLIB_INSECURE_TRANSPORT": "1"},
         )
         assert self._process.stdout is not None
-        assert self._process.stdout.readline() == b"ready\n"
+        self.port = int(self._process.stdout.readline())
 
     def stop(self) -> None:
         if self._process is not None:
@@ -94,9 +94,7 @@ def main(port: int) -> None:
     app = oidc_provider_mock.app()
     insist_on_pkce(app)
     server = make_server("127.0.0.1", port, app, threaded=True)
-    announce: Callable[[str], None] = print
-    announce("ready")
-    sys.stdout.flush()
+    print(server.server_port, flush=True)
     server.serve_forever()
 
 
