@@ -222,7 +222,11 @@ DRF_STANDARDIZED_ERRORS = {
 REST_KNOX = {"TOKEN_TTL": None, "AUTO_REFRESH": False, "TOKEN_PREFIX": ""}
 SPECTACULAR_SETTINGS = {
     "TITLE": "Transcriber",
-    "DESCRIPTION": "A recording goes in; text, timed utterances and subtitles come out.",
+    "DESCRIPTION": (
+        "A recording goes in; text, timed utterances and subtitles come out.\n\n"
+        "What is for people (`detail`, `message`, `outcome_text`) is said in English or Russian, as the `Accept-Language` header asks; "
+        "codes are the same in every language. Moments are UTC."
+    ),
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_AUTHENTICATION": [],

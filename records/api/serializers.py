@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -29,6 +29,15 @@ REASONS = {
 """What is said of a halt that has no text of its own."""
 
 TRANSCRIPT_KINDS = ("json", "txt", "srt", "vtt")
+
+
+class Moment(serializers.DateTimeField):
+    """UTC in both directions, whatever the clock of the service or of a viewer says."""
+
+    default_error_messages = {"invalid": gettext_lazy("This is no moment in the form of ISO 8601, such as 2026-05-17T12:30:00Z.")}
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(default_timezone=UTC, **more)
 
 
 class TroubleSerializer(serializers.Serializer[Any]):
@@ -66,7 +75,7 @@ class RecordSerializer(serializers.Serializer[AudioRecord]):
 
     id = serializers.UUIDField()
     status = serializers.ChoiceField(choices=State.choices, source="state", help_text="What has been reached.")
-    status_entered_at = serializers.DateTimeField(source="state_entered_at")
+    status_entered_at = Moment(source="state_entered_at")
     progress = serializers.FloatField(min_value=0, max_value=1, help_text="Of the step that leads on from this status; 1 when all is done.")
     halted = serializers.SerializerMethodField(help_text="Stands still until somebody resumes it.")
     halt_reason = serializers.SerializerMethodField()
@@ -81,7 +90,7 @@ class RecordSerializer(serializers.Serializer[AudioRecord]):
     duration_ms = serializers.SerializerMethodField()
     files = serializers.SerializerMethodField()
     links = serializers.SerializerMethodField()
-    created = serializers.DateTimeField()
+    created = Moment()
 
     def get_halted(self, record: AudioRecord) -> bool:
         return record.halted_at is not None
@@ -152,7 +161,7 @@ class EventSerializer(serializers.Serializer[RecordEvent]):
     """A row of the journal."""
 
     id = serializers.UUIDField()
-    created = serializers.DateTimeField()
+    created = Moment()
     origin = serializers.ChoiceField(choices=Origin.choices)
     actor = serializers.SerializerMethodField(help_text="Who did it, where it was a person.")
     step = serializers.CharField()
@@ -172,6 +181,8 @@ class EventSerializer(serializers.Serializer[RecordEvent]):
 
 class StrictSerializer(serializers.Serializer[Any]):
     """Refuses fields that it does not know, instead of passing over what somebody meant."""
+
+    default_error_messages = {"invalid": gettext_lazy("Send the fields as a JSON object.")}
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, dict) and (unknown := sorted(set(data) - set(self.fields))):
@@ -202,8 +213,8 @@ class ChangesSerializer(StrictSerializer):
 class FilterSerializer(StrictSerializer):
     status = serializers.ChoiceField(choices=State.choices, required=False)
     halted = serializers.BooleanField(required=False, help_text="true: those that stand still; false: all others.")
-    created_after = serializers.DateTimeField(required=False)
-    created_before = serializers.DateTimeField(required=False)
+    created_after = Moment(required=False)
+    created_before = Moment(required=False)
     search = serializers.CharField(required=False, allow_blank=True, max_length=TITLE_LENGTH, help_text="Part of the title, in any case.")
 
 
