@@ -152,6 +152,6 @@ def _by_span(rows: QuerySet[Any], column: str, ends: Sequence[Any], runs: Any, r
 
 
 def _middle(bound: int) -> float:
-    """Between a bound and the one before, in the sense of a product."""
+    """Of the lengths that are kept as this bound, in the sense of a product."""
     index = BOUNDS_MS.index(bound)
-    return math.sqrt(BOUNDS_MS[index - 1] * bound) if index else bound
+    return math.sqrt((BOUNDS_MS[index - 1] + 1) * bound) if index else bound
