@@ -24,7 +24,7 @@ from records.states import FINAL, HaltReason, State
 class Work(StrEnum):
     """What becomes of an unfinished record that is not halted."""
 
-    WAITING = "waiting"  # nobody has it
+    WAITING = "waiting"  # nobody has it, or whoever had it gave no sign of life
     RUNNING = "running"  # a worker has it, and its lease holds
 
 
@@ -77,19 +77,21 @@ class Selection:
         if self.work:
             records = unfinished(records).filter(halted_at__isnull=True)
             # Acquiring moves the due time to the end of the lease, and that is the column of the index.
-            is_held = Q(acquisition_id__isnull=False)
-            records = records.filter(is_held, delay_time__gt=now) if self.work is Work.RUNNING else records.filter(~is_held)
+            if self.work is Work.RUNNING:
+                records = records.filter(acquisition_id__isnull=False, delay_time__gt=now)
+            else:
+                records = records.filter(Q(acquisition_id__isnull=True) | Q(delay_time__lte=now))
         if self.owner:
             records = records.filter(owner__username=self.owner)
         if self.owner_id is not None:
             records = records.filter(owner=self.owner_id)
         if self.older_than is not None:
             records = records.filter(state_entered_at__lte=now - self.older_than)
+        # Ids are in order of time, and theirs is the index. The day is for clocks that were set.
         if self.created_from is not None:
-            # Ids are in order of time, and theirs is the index. The day is for clocks that were set back.
             records = records.filter(pk__gte=_first_id(self.created_from - timedelta(days=1)), created__gte=self.created_from)
         if self.created_before is not None:
-            records = records.filter(created__lt=self.created_before)
+            records = records.filter(pk__lt=_first_id(self.created_before + timedelta(days=1)), created__lt=self.created_before)
         if self.error_code:
             records = records.filter(error_code=self.error_code)
         if self.error:
