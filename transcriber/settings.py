@@ -262,6 +262,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("ru", "Русский")]
+FORMAT_MODULE_PATH = ["transcriber.formats"]
 if TRANSCRIBER.web.time_zone not in available_timezones():
     raise ConfigError("[web] time_zone must be a time zone's name, such as Europe/Moscow.")
 TIME_ZONE = TRANSCRIBER.web.time_zone

@@ -16,7 +16,7 @@ from django.core.paginator import Paginator
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.formats import number_format
+from django.utils.formats import date_format, number_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -246,7 +246,7 @@ class RecordListing(ModelAdmin):  # type: ignore[type-arg]  # no generic at run 
             "" if record.title else " is-id",
             record,
             created.isoformat(timespec="seconds"),
-            f"{created:%Y-%m-%d %H:%M}",
+            date_format(created, "SHORT_DATETIME_FORMAT"),
         )
 
     @admin.display(description=gettext_lazy("Owner"))

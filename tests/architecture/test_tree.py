@@ -22,7 +22,7 @@ FORBIDDEN = re.compile(
         )
     )
 )
-BINARY = {".ogg", ".png", ".bin"}
+BINARY = {".ogg", ".png", ".bin", ".mo"}
 
 pytestmark = pytest.mark.no_database
 

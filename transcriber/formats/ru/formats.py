@@ -1,0 +1,2 @@
+DATETIME_FORMAT = "d.m.Y H:i:s"
+SHORT_DATETIME_FORMAT = "d.m.Y H:i"
