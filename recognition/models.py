@@ -41,7 +41,11 @@ class Recognition(models.Model):
         db_table = "recognitions"
         verbose_name = _("recognition")
         verbose_name_plural = _("recognitions")
-        indexes = [models.Index(fields=["record", "id"], name="recognitions_of_record")]
+        indexes = [
+            models.Index(fields=["record", "id"], name="recognitions_of_record"),
+            # Whose recognition is a provider's, newest first (admin).
+            models.Index(fields=["provider", "record"], name="recognitions_of_provider"),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["provider", "external_id"], condition=~models.Q(external_id=""), name="recognitions_external_id_once"

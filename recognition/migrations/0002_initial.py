@@ -23,6 +23,10 @@ class Migration(migrations.Migration):
             model_name='recognition',
             index=models.Index(fields=['record', 'id'], name='recognitions_of_record'),
         ),
+        migrations.AddIndex(
+            model_name='recognition',
+            index=models.Index(fields=['provider', 'record'], name='recognitions_of_provider'),
+        ),
         migrations.AddConstraint(
             model_name='recognition',
             constraint=models.UniqueConstraint(condition=models.Q(('external_id', ''), _negated=True), fields=('provider', 'external_id'), name='recognitions_external_id_once'),

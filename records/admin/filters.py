@@ -207,8 +207,10 @@ class DayFilter(Means, TextFilter):  # type: ignore[misc]  # unfold ships no typ
         """Its first moment, or that of the day after it."""
         try:
             found = parse_date(self.value() or "")
+            if found and not 1971 <= found.year <= 2999:  # no day on which anything was sent
+                return None
             return timezone.make_aware(datetime.combine(found, time()) + timedelta(days=1 if self.AT_END else 0)) if found else None
-        except (ValueError, OverflowError):
+        except ValueError:
             return None
 
     def chip(self) -> str:

@@ -83,7 +83,10 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]  # no generic at run
         if len(self.first) <= self.per_page:
             return len(self.first)
         rows: QuerySet[AudioRecord] = self.object_list  # type: ignore[assignment]
-        found = rows.order_by().values("pk")[: self.CAP + 1].count()
+        # Without its order it need not be sorted, to be counted up to the cap; only a provider's is found by its order.
+        if "recognition__record_id" not in str(rows.query.order_by):
+            rows = rows.order_by()
+        found = rows.values("pk")[: self.CAP + 1].count()
         return AtLeast(self.CAP) if found > self.CAP else found
 
 
@@ -131,7 +134,11 @@ class RecordList(ChangeList):  # type: ignore[misc]  # unfold ships no types
     # ---- order ------------------------------------------------------------------------------------------------------------------
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[AudioRecord]) -> list[str]:
-        return self.ORDERS[self.order]
+        ordering = self.ORDERS[self.order]
+        if any(spec.selection().provider for spec in self.filter_specs):
+            # The same order; but as that of the index by which a provider's recognitions are found.
+            return [column.replace("id", "recognition__record_id") for column in ordering]
+        return ordering
 
     def get_ordering_field_columns(self) -> dict[int, str]:
         return {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.files.storage import default_storage
 from django.db import IntegrityError, connection, transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
 from recognition.models import Recognition
@@ -41,17 +41,38 @@ class Report:
     passed_over: dict[str, int] = field(default_factory=dict)
 
 
-def resume(records: QuerySet[AudioRecord], *, by: By, now: datetime) -> Report:
+def foresee(records: QuerySet[AudioRecord], passing: dict[str, Q]) -> Report:
+    """What an act that passes over those (`passed_over_by_resume` and the like) would come to now. One query, which writes nothing."""
+    counts: dict[str, Count] = {}
+    left = Q()
+    for reason, condition in passing.items():
+        counts[reason] = Count("pk", filter=left & condition)
+        left &= ~condition
+    found = records.order_by().aggregate(changed=Count("pk", filter=left), **counts)
+    return Report(changed=found.pop("changed"), passed_over=_counts(found))
+
+
+def passed_over_by_resume(*, dead_too: bool) -> dict[str, Q]:
+    """Conditions by reason; a record counts for the first that is true of it."""
+    known = Exists(Recognition.objects.filter(pk=OuterRef("recognition_id")).exclude(external_id="", payload=""))
+    passing = {"not_halted": Q(halted_at__isnull=True), "unconfirmed": Q(halt_reason=HaltReason.UNCONFIRMED) & ~Q(known)}
+    return passing if dead_too else {**passing, "dead": DEAD_OPERATION}
+
+
+def passed_over_by_halt() -> dict[str, Q]:
+    return {"done": Q(state=FINAL), "halted_already": Q(halted_at__isnull=False)}
+
+
+def resume(records: QuerySet[AudioRecord], *, by: By, now: datetime, dead_too: bool = True) -> Report:
     """Let halted records go on from where they stood, with the clock of the state started again.
 
-    Passes over what is not halted, and what is `unconfirmed` without the provider's id: that needs an answer, not a click.
+    Passes over what is not halted, and what is `unconfirmed` without the provider's id: that needs an answer, not a click. Unless `dead_too`,
+    also those whose operation is dead (DEAD_OPERATION).
     """
-    known = Exists(Recognition.objects.filter(pk=OuterRef("recognition_id")).exclude(external_id="", payload=""))
-    open_question = Q(halt_reason=HaltReason.UNCONFIRMED) & ~Q(known)
     return _act(
         records,
         EventOutcome.RESUMED,
-        passing={"not_halted": Q(halted_at__isnull=True), "unconfirmed": open_question},
+        passing=passed_over_by_resume(dead_too=dead_too),
         columns=_fresh(now) | {"state_entered_at": now},
         by=by,
         now=now,
@@ -63,7 +84,7 @@ def halt(records: QuerySet[AudioRecord], *, by: By, now: datetime) -> Report:
     return _act(
         records,
         EventOutcome.HALTED,
-        passing={"done": Q(state=FINAL), "halted_already": Q(halted_at__isnull=False)},
+        passing=passed_over_by_halt(),
         columns={
             "halted_at": now,
             "halt_reason": HaltReason.STOPPED,
