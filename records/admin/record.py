@@ -79,26 +79,24 @@ class AudioRecordAdmin(RecordListing, RecordPages, ModelAdmin):  # type: ignore[
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[list[Any], dict[str, int], set[Any], list[Any]]:
         # Record and recognition protect each other from Django's own deletion; what goes with a record is said in its place.
-        shown: list[Any] = []
-        counts: dict[str, int] = {}
-        for record in objs:
-            attempts = list(record.recognitions.values_list("payload", "source_uri"))
-            rows = {
-                gettext("files"): sum(link is not None for link in (record.original_file_id, record.normalized_file_id)),
-                gettext("texts"): sum(link is not None for link in (record.transcript_text_id, record.literary_text_id)),
-                gettext("recognitions"): len(attempts),
-                gettext("saved answers of providers"): sum(bool(payload) for payload, _uri in attempts),
-                gettext("rows of the journal"): record.events.count(),
-            }
-            counts = {name: counts.get(name, 0) + count for name, count in rows.items()}
-            said = [gettext("Its original and normalized sound, its transcript, its recognitions with their answers, and its journal.")]
-            if any(uri for _payload, uri in attempts):
-                said.append(
-                    gettext("The copy in the provider's bucket and what the provider keeps of it, as soon as the provider can be reached.")
-                )
-            said.append(gettext("This can't be undone. Whoever works on it now loses it."))
-            shown += [str(record), said]
-        return shown, counts, set(), []
+        [record] = objs
+        files = [file for file in (record.original_file, record.normalized_file) if file]
+        attempts = list(record.recognitions.values_list("payload", "source_uri"))
+        counts = {
+            gettext("files"): len(files),
+            gettext("texts"): sum(link is not None for link in (record.transcript_text_id, record.literary_text_id)),
+            gettext("recognitions"): len(attempts),
+            gettext("saved answers of providers"): sum(bool(payload) for payload, _uri in attempts),
+            gettext("rows of the journal"): record.events.count(),
+        }
+        told = []
+        if any(uri and uri not in [file.location for file in files] for _payload, uri in attempts):
+            told.append(
+                gettext("The copy in the provider's bucket, and what the provider keeps of it, go as soon as the provider can be reached.")
+            )
+        if record.acquisition_id:
+            told.append(gettext("A worker is at it now: what it is doing is lost."))
+        return [str(record), told], counts, set(), []
 
     def delete_model(self, request: HttpRequest, obj: AudioRecord) -> None:
         removal.remove(AudioRecord.objects.filter(pk=obj.pk))

@@ -215,8 +215,9 @@
       const other = fresh.querySelector(`[data-section="${section.dataset.section}"]`);
       if (!other || isInUse(section)) continue;
       if (section.dataset.version !== undefined && section.dataset.version === other.dataset.version) continue;
-      section.replaceWith(other);
-      window.htmx?.process(other);
+      const taken = document.importNode(other, true); // made for this document: a player from another loads nothing
+      section.replaceWith(taken);
+      window.htmx?.process(taken);
       if (section.dataset.section === "recording") setUpPlayer();
     }
   };
