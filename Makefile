@@ -8,7 +8,7 @@ set_up = @for python in $(PYTHONS); do \
 	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then exec $$python transcriber/set_up.py $(1); fi; done; \
 	echo "Set-up: no Python 3.11 or newer was found; install one and run this again." >&2; exit 1
 
-.PHONY: help demo demo-speechkit run test check fix messages lock bench clean runtime dev
+.PHONY: help demo demo-speechkit run test check fix messages lock screenshots bench clean runtime dev
 .NOTPARALLEL:
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo 'make messages   collect what people read here, for its translation'
 	@echo 'make lock    write the lock files from pyproject.toml'
 	@echo 'make bench   measure (BENCH="..." passes arguments on)'
+	@echo 'make screenshots   walk through the console in Chromium and take the pictures of docs/console'
 	@echo 'make clean   remove caches; .venv and var stay'
 
 # One command each, so that a signal to make reaches the service and nothing is left behind.
@@ -64,6 +65,9 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 lock: dev
 	$(COMPILE) -o requirements.lock
 	$(COMPILE) --extra dev -c requirements.lock -o requirements-dev.lock
+
+screenshots: dev
+	@exec $(BIN)/python -m tests.acceptance.walk
 
 bench: dev
 	@exec $(BIN)/python -m tests.bench $(BENCH)
