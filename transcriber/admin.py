@@ -92,6 +92,7 @@ for _field, _called in {
     "expiry": _("ends"),
 }.items():
     AuthToken._meta.get_field(_field).verbose_name = _called
+AuthToken.__str__ = lambda token: f"{token.user}, {token.token_key}…"  # 128 digits of a digest fit nowhere
 
 
 @admin.register(AuthToken)
