@@ -7,6 +7,7 @@
   // ---- the player ----------------------------------------------------------------------------------------------------------------
 
   const SKIP_S = 5;
+  const BREATH_S = 1;
   let audio = null;
   let list = null; // the transcript
   let rows = []; // its utterances in the order of time: {row, start, end} in seconds
@@ -47,7 +48,7 @@
     light();
   };
 
-  // What is heard at the player's moment: the last utterance that began, and those of other voices that still go on.
+  // What is heard at the player's moment: what began and still goes on, of several voices more than one. A breath between two is no gap.
   const heard = () => {
     const now = audio.currentTime + 0.05; // a seek may land a little early
     let low = 0;
@@ -57,7 +58,9 @@
       if (rows[middle].start <= now) low = middle + 1;
       else high = middle;
     }
-    return rows.slice(Math.max(0, low - 8), low).filter(({ end }) => end > now);
+    const going = rows.slice(Math.max(0, low - 8), low).filter(({ end }) => end > now);
+    const last = rows[low - 1];
+    return going.length || !last || last.end + BREATH_S < now ? going : [last];
   };
 
   const light = () => {
@@ -251,9 +254,15 @@
     document.addEventListener("click", onClick);
     document.addEventListener("change", onChange);
     document.addEventListener("keydown", onKey);
+    let isStale = false; // told once for each utterance that came
     document.addEventListener("htmx:afterSettle", () => {
-      collect();
-      light();
+      if (isStale) return;
+      isStale = true;
+      setTimeout(() => {
+        isStale = false;
+        collect();
+        light();
+      });
     });
     document.addEventListener("visibilitychange", light);
     lookLater();
