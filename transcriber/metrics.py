@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import accumulate
 
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.db.models import Count, Min
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -27,12 +29,18 @@ from records.operations.selection import unfinished
 from records.pipeline.stages import STAGES
 from records.states import EventOutcome, HaltReason, Origin
 
+logger = logging.getLogger(__name__)
+
 
 def metrics(request: HttpRequest) -> HttpResponse:
     if not is_allowed(request):
         return HttpResponse("403: the token of [web] metrics_token is wanted, or a connection from this machine\n", "text/plain", 403)
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    return HttpResponse(encode(registry), content_type=content_type)
+    try:
+        return HttpResponse(encode(registry), content_type=content_type)
+    except (OperationalError, InterfaceError) as error:
+        logger.error("no metrics: the database does not answer (%s)", type(error).__name__)
+        return HttpResponse("503: the database does not answer\n", "text/plain", 503)
 
 
 def is_allowed(request: HttpRequest) -> bool:

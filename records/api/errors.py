@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core import signals
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseServerError, JsonResponse, UnreadablePostError
 from django.urls import resolve
 from django.utils import translation
@@ -23,9 +24,11 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from records.models import AudioRecord
-from records.operations.intake import BadLanguage, Empty, IntakeRefused, KeyReused, NoSpace, TooLarge
+from records.operations.intake import BadLanguage, Empty, IntakeRefused, KeyReused, NoSpace, StorageAway, TooLarge
 
 logger = logging.getLogger(__name__)
+
+TRY_AGAIN_S = 30
 
 
 class Refusal(exceptions.APIException):
@@ -41,12 +44,21 @@ def conflict(code: str, detail: str, *, headers: Mapping[str, str] | None = None
     return Refusal(status.HTTP_409_CONFLICT, code, detail, headers=headers)
 
 
+def away(code: str, detail: str) -> Refusal:
+    """What we lean on does not answer: nothing was done, and it is worth trying again."""
+    return Refusal(status.HTTP_503_SERVICE_UNAVAILABLE, code, detail, headers={"Retry-After": str(TRY_AGAIN_S)})
+
+
 def invalid(attr: str, code: str, detail: str) -> exceptions.ValidationError:
     return exceptions.ValidationError({attr: [exceptions.ErrorDetail(detail, code)]})
 
 
 TOO_LARGE = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
-_STATUS = {TooLarge: TOO_LARGE, NoSpace: status.HTTP_507_INSUFFICIENT_STORAGE, KeyReused: status.HTTP_422_UNPROCESSABLE_ENTITY}
+_STATUS = {
+    TooLarge: TOO_LARGE,
+    NoSpace: status.HTTP_507_INSUFFICIENT_STORAGE,
+    KeyReused: status.HTTP_422_UNPROCESSABLE_ENTITY,
+}
 _FIELD = {Empty: "file", BadLanguage: "language"}
 
 
@@ -57,6 +69,10 @@ class ExceptionHandler(StandardHandler):
                 return exceptions.NotFound()
             case IntakeRefused() if type(exc) in _FIELD:
                 return invalid(_FIELD[type(exc)], exc.code, exc.message)
+            case StorageAway():
+                return away(exc.code, exc.message)
+            case OperationalError() | InterfaceError():
+                return away("database_unavailable", _("The database does not answer; try again later."))
             case IntakeRefused():
                 return Refusal(_STATUS[type(exc)], exc.code, exc.message)
             case RequestDataTooBig():

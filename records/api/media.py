@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import gettext as _
 from rest_framework import status
 
-from records.api.errors import Refusal
+from records.api.errors import Refusal, away
 from records.models import File
-from records.operations.intake import clean_title
+from records.operations.intake import StorageAway, clean_title
 from records.storage import serving
+
+logger = logging.getLogger(__name__)
 
 
 def serve(request: HttpRequest, file: File, *, title: str) -> HttpResponseBase:
-    """The file, or the range of it that is asked for. Raises Refusal (416, or 404 where its bytes are gone)."""
+    """The file, or the range of it that is asked for. Raises Refusal (416, 404 where its bytes are gone, 503 where the storage is away)."""
     content_type, extension = serving.TYPES.get(file.format, ("application/octet-stream", "bin"))
     name = re.sub(r"[/\\]", "_", clean_title(title)) or "recording"
     try:
@@ -29,3 +32,6 @@ def serve(request: HttpRequest, file: File, *, title: str) -> HttpResponseBase:
         ) from None
     except FileNotFoundError:
         raise Refusal(status.HTTP_404_NOT_FOUND, "file_missing", _("This file is not in the storage.")) from None
+    except OSError as error:
+        logger.error("a file could not be read: %s", error.strerror or type(error).__name__)
+        raise away(StorageAway.code, str(StorageAway.sentence)) from None

@@ -42,8 +42,9 @@ from records.operations.control import By, Report
 from records.states import Origin
 from records.storage.serving import TRANSCRIPT_TYPES, content_type_of, transcript_as
 
+AWAY = OpenApiResponse(ErrorSerializer, "The storage or the database does not answer; try again after Retry-After.")
 RETRY_AFTER = OpenApiParameter(
-    "Retry-After", int, OpenApiParameter.HEADER, response=[200, 202, 409], description="Seconds after which to ask again, while unfinished."
+    "Retry-After", int, OpenApiParameter.HEADER, response=[200, 202, 409, 503], description="Seconds after which to ask again, while unfinished."
 )
 
 
@@ -110,6 +111,7 @@ class Records(GenericAPIView[AudioRecord]):
             411: OpenApiResponse(ErrorSerializer, "No Content-Length."),
             413: OpenApiResponse(ErrorSerializer, "Larger than this service accepts."),
             422: OpenApiResponse(ErrorSerializer, "The Idempotency-Key was used for other bytes."),
+            503: AWAY,
             507: OpenApiResponse(ErrorSerializer, "No space left."),
         },
     )
@@ -256,6 +258,7 @@ AUDIO_ANSWERS: dict[Any, Any] = {
     (206, "audio/*"): OpenApiTypes.BINARY,
     404: ErrorSerializer,
     416: OpenApiResponse(ErrorSerializer, "The file has no such range."),
+    503: AWAY,
 }
 RANGE = OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="One range of bytes.")
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 from django.conf import settings
 from django.core.files.base import File as Bytes
 from django.core.files.storage import storages
-from django.db import DatabaseError, IntegrityError, OperationalError, transaction
+from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, transaction
 from django.utils.translation import gettext_lazy as _
 
 from records.models import AudioRecord, File, IntakeKey
@@ -72,6 +72,11 @@ class NoSpace(IntakeRefused):
     sentence = _("There is no space left for this recording; try again later.")
 
 
+class StorageAway(IntakeRefused):
+    code = "storage_unavailable"
+    sentence = _("The storage of recordings does not answer; try again later.")
+
+
 class KeyReused(IntakeRefused):
     code = "idempotency_key_reused"
     sentence = _("This Idempotency-Key was used for another recording.")
@@ -89,7 +94,7 @@ class Arrival:
     """The bytes of a recording that is arriving. A context: what was not taken in when it ends is removed.
 
     `expected` is how many bytes there will be, where that is known: a disk that can't hold them is said so at once.
-    Raises TooLarge and NoSpace, on opening and from :meth:`write`.
+    Raises TooLarge, NoSpace and StorageAway, on opening and from :meth:`write`.
     """
 
     def __init__(self, *, expected: int = 0, limit: int | None = None) -> None:
@@ -98,8 +103,8 @@ class Arrival:
         self._hash = hashlib.sha256()
         if expected > self.limit:
             raise TooLarge
-        self.path = _part_path()
-        with _no_space():
+        with _storage_errors():
+            self.path = _part_path()
             if expected > shutil.disk_usage(self.path.parent).free:
                 raise NoSpace
             handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -109,7 +114,7 @@ class Arrival:
         if self.size + len(chunk) > self.limit:
             raise TooLarge
         left = memoryview(chunk)
-        with _no_space():
+        with _storage_errors():
             while left:  # a raw write may be short
                 left = left[self._file.write(left) :]
         self._hash.update(chunk)
@@ -139,14 +144,15 @@ def _part_path() -> Path:
 
 
 @contextmanager
-def _no_space() -> Iterator[None]:
-    """A full disk, said by the file system or by the database, as NoSpace."""
+def _storage_errors() -> Iterator[None]:
+    """A full disk, said by the file system or by the database, as NoSpace; a storage that can't be written to as StorageAway."""
     try:
         yield
     except OSError as error:
         if error.errno in NO_SPACE:
             raise NoSpace from error
-        raise
+        logger.error("a recording could not be stored: %s", error.strerror or type(error).__name__)
+        raise StorageAway from error
     except OperationalError as error:
         cause = error.__cause__
         if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL or getattr(cause, "sqlstate", None) == "53100":
@@ -186,7 +192,7 @@ def take_in(arrival: Arrival, *, owner: User, name: str, now: datetime, title: s
         updated=now,
     )
     location = f"{record.folder}/original"
-    with _no_space():
+    with _storage_errors():
         try:
             _keep(arrival, location)
             with transaction.atomic():
@@ -245,7 +251,7 @@ def _remove_unless_committed(record: AudioRecord, location: str) -> None:
     to the sweep of files without a record."""
     try:
         committed = AudioRecord.objects.filter(pk=record.pk).exists()
-    except DatabaseError:
+    except (DatabaseError, InterfaceError):
         return
     if not committed:
         _remove(location)

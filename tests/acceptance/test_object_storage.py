@@ -81,7 +81,8 @@ def test_a_bucket_that_does_not_take_it_is_no_acceptance(service: Service, calle
         answer = caller.post(f"{service.url}/api/v1/records/", files={"file": ("talk.wav", wav_bytes(tmp_path))}, timeout=60)
     finally:
         s3.clear()
-    assert answer.status_code in (500, 503)
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (503, "storage_unavailable")
+    assert int(answer.headers["Retry-After"]) > 0
     assert service.records() == []
     assert s3.keys(bucket) == []
     assert list((service.data / "scratch").rglob("*.part")) == []

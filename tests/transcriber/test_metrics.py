@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -121,7 +121,7 @@ def test_the_archive_is_not_read_and_the_number_of_queries_is_fixed(now):
             if "audio_records" in query["sql"]:
                 cursor.execute("EXPLAIN QUERY PLAN " + query["sql"])
                 plans.append(cursor.fetchall()[0][-1])
-    assert [re.search(r"audio_records_\w+", plan)[0] for plan in plans] == ["audio_records_unfinished", "audio_records_due"]
+    assert [re.search(r"audio_records_\w+", plan)[0] for plan in plans] == ["audio_records_standing", "audio_records_due"]
 
 
 # ---- what was done ------------------------------------------------------------------------------------------------------------------
@@ -265,3 +265,14 @@ def test_labels_are_words_of_ours(client: Client, now, monkeypatch):
 
     assert set(re.findall(r"[{,](\w+)=", text)) == {"state", "halt_reason", "step", "outcome", "le"}
     assert not re.search(r"olga|Secret|machine-7|" + str(record.pk), text)
+
+
+def test_without_the_database_there_are_none_and_nothing_is_told(client: Client, caplog):
+    def fails(*_: object) -> None:
+        raise OperationalError("the password is hunter2")
+
+    with connection.execute_wrapper(fails):
+        answer = client.get("/metrics")
+
+    assert answer.status_code == 503
+    assert "hunter2" not in answer.content.decode() + caplog.text
