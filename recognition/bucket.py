@@ -51,10 +51,15 @@ class Bucket:
                     if path.stat().st_size != audio.size:
                         raise Transient("source_damaged", "The normalized recording is not as long as it was when it was made.")
                     self._send(client, str(path), key, audio.size)
-        return f"{self._endpoint_url}/{self._name}/{quote(key)}"
+        return self.link_to(key)
+
+    def link_to(self, location: str) -> str:
+        """The bare link to a copy, whether it is there or not."""
+        return f"{self._endpoint_url}/{self._name}/{quote(location)}"
 
     def remove(self, link: str) -> None:
-        """Remove the object behind a link that :meth:`upload` gave. Nothing happens if it is gone, or lies in another storage by now."""
+        """Remove the object behind a link that :meth:`upload` gave, and what a broken upload left of it. Nothing happens if it is gone, or lies
+        in another storage by now."""
         if not link.startswith(f"{self._endpoint_url}/"):
             return
         name, _, key = link.removeprefix(f"{self._endpoint_url}/").partition("/")
@@ -62,6 +67,7 @@ class Bucket:
 
         client = self._client()
         with _typed_errors():
+            self._abort_leftovers(client, unquote(key), bucket=name)
             try:
                 client.delete_object(Bucket=name, Key=unquote(key))
             except ClientError as error:
@@ -84,19 +90,19 @@ class Bucket:
         from s3transfer.manager import TransferConfig, TransferManager
 
         if size >= PART_SIZE:
-            self._abort_leftovers(client, key)
+            self._abort_leftovers(client, key, bucket=self._name)
         config = TransferConfig(multipart_threshold=PART_SIZE, multipart_chunksize=PART_SIZE, max_request_concurrency=PARTS_AT_ONCE)
         with TransferManager(client, config) as manager:
             manager.upload(path, self._name, key, extra_args={"ContentType": "audio/ogg"}).result()
 
-    def _abort_leftovers(self, client: Any, key: str) -> None:
+    def _abort_leftovers(self, client: Any, key: str, *, bucket: str) -> None:
         """Take back the parts that a killed process left of this object: the storage bills for them. The key may lack the right to see them."""
         from botocore.exceptions import ClientError
 
         with suppress(ClientError):
-            for upload in client.list_multipart_uploads(Bucket=self._name, Prefix=key).get("Uploads", ()):
+            for upload in client.list_multipart_uploads(Bucket=bucket, Prefix=key).get("Uploads", ()):
                 if upload["Key"] == key:
-                    client.abort_multipart_upload(Bucket=self._name, Key=key, UploadId=upload["UploadId"])
+                    client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload["UploadId"])
 
     def _client(self) -> Any:
         """The S3 client of this process: connections must not be shared over a fork."""

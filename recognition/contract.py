@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -168,6 +168,22 @@ class Provider(Protocol):
         """Remove what the provider keeps of a recognition. Idempotent; nothing to do where it keeps nothing."""
 
 
+@runtime_checkable
+class TellsApart(Protocol):
+    """What a provider may have besides: so that its refusal of one recognition is not taken for a refusal of all."""
+
+    def answers_for(self, external_id: str) -> bool:
+        """Whether it tells us about that recognition, in all the ways that `poll` asks. Free; raises what `poll` raises."""
+
+
+@runtime_checkable
+class MakesCopies(Protocol):
+    """What a provider has besides whose `upload` makes a copy of the audio: its link is written down before there is anything to lose."""
+
+    def copy_of(self, audio: Audio) -> str:
+        """The `source_uri` that `upload` will give. No network."""
+
+
 # ---- typed failures -----------------------------------------------------------------------------------------------------------------
 
 
@@ -177,6 +193,8 @@ class ProviderError(Exception):
 
     code: str
     message: str
+    knows_us: bool = field(default=False, kw_only=True)
+    """The provider answered, and did so as one that takes our key: a pause for want of access is over."""
 
     def __post_init__(self) -> None:
         super().__init__(self.code, self.message)
@@ -188,6 +206,8 @@ class ProviderError(Exception):
 @dataclass
 class Refused(ProviderError):
     """Permanent: this recording will not be recognized by this provider however often it is asked."""
+
+    knows_us: bool = field(default=True, kw_only=True)
 
 
 @dataclass
@@ -205,6 +225,7 @@ class Busy(ProviderError):
     """The provider asks to come back later (429). Not a failure."""
 
     retry_after: float = 60.0
+    knows_us: bool = field(default=True, kw_only=True)
 
 
 @dataclass
@@ -224,6 +245,7 @@ __all__ = [
     "Busy",
     "Heartbeat",
     "Limits",
+    "MakesCopies",
     "Misconfigured",
     "NotAccepted",
     "OutcomeUnknown",
@@ -231,6 +253,7 @@ __all__ = [
     "Provider",
     "ProviderError",
     "Refused",
+    "TellsApart",
     "Transcript",
     "Transient",
     "Utterance",

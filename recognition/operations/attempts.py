@@ -39,9 +39,15 @@ def take_mark_off(recognition: Recognition, *, now: datetime) -> None:
 
 
 def keep_payload(recognition: Recognition, raw: bytes, *, now: datetime) -> None:
-    """Keep the raw answer before anything is made of it: a finished operation can't be asked again."""
+    """Keep the raw answer before anything is made of it: a finished operation can't be asked again.
+
+    Where `recognition` has one already, that one is lost (see `read_payload`), and this one takes its place.
+    """
+    lost = recognition.payload.name or ""
     recognition.payload.save("", ContentFile(raw), save=False)
-    kept = Recognition.objects.filter(pk=recognition.pk, payload="").update(payload=recognition.payload.name, finished_at=now, updated=now)
+    kept = Recognition.objects.filter(pk=recognition.pk, payload__in=["", lost]).update(
+        payload=recognition.payload.name, finished_at=now, updated=now
+    )
     if kept:
         recognition.finished_at = now
         return
@@ -52,11 +58,18 @@ def keep_payload(recognition: Recognition, raw: bytes, *, now: datetime) -> None
 
 
 def read_payload(recognition: Recognition) -> bytes | None:
-    """The raw answer, if it was kept."""
+    """The raw answer, if it was kept. Raises FileNotFoundError where it was, and is gone from the storage."""
     if not recognition.payload:
         return None
     with recognition.payload.open("rb") as file:
         return bytes(file.read())
+
+
+def others_of(recognition: Recognition) -> list[str]:
+    """The provider's handles of two other attempts: the last that was answered, and the last that was not."""
+    others = Recognition.objects.filter(provider=recognition.provider, external_id__gt="").exclude(pk=recognition.pk).order_by("-id")
+    found = [others.exclude(payload="").first(), others.filter(payload="").first()]
+    return [other.external_id for other in found if other is not None]
 
 
 def attempt_of(recognition: Recognition, *, duration_ms: int) -> Attempt:

@@ -14,6 +14,8 @@ logger = logging.getLogger(__name__)
 BATCH = 100
 FIRST_PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(days=1)
+STILL_ARRIVING = timedelta(minutes=3)
+"""After a record was lost, a worker may go on sending its copy for a moment: longer than a lease and the grace after it."""
 
 
 def request_removal(recognitions: Iterable[Recognition], *, now: datetime, result: bool = True) -> None:
@@ -25,7 +27,7 @@ def request_removal(recognitions: Iterable[Recognition], *, now: datetime, resul
             external_id=recognition.external_id if result else "",
             created=now,
             updated=now,
-            delay_time=now,
+            delay_time=now + STILL_ARRIVING if result and not (recognition.external_id or recognition.payload) else now,
         )
         for recognition in recognitions
         if recognition.source_uri or (result and recognition.external_id)

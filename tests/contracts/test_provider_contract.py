@@ -19,6 +19,7 @@ from recognition.contract import (
     Attempt,
     Busy,
     Limits,
+    MakesCopies,
     Misconfigured,
     NotAccepted,
     OutcomeUnknown,
@@ -102,6 +103,10 @@ def test_a_recording_is_put_where_it_is_read_once(subject: Subject) -> None:
     assert sent <= 1
     assert 0 < len(first) <= 1000
     assert LOCATION in first
+    # A copy must be known before it is made: else one whose record is removed at that moment stays for ever.
+    assert isinstance(subject.provider, MakesCopies) == (sent == 1)
+    if isinstance(subject.provider, MakesCopies):
+        assert subject.provider.copy_of(subject.audio) == first
 
 
 @every

@@ -202,6 +202,17 @@ def test_a_copy_is_removed_once_and_again(s3: S3, name: str, tmp_path: Path) -> 
     assert s3.keys(name) == []
 
 
+def test_what_a_broken_upload_left_goes_with_the_copy(s3: S3, name: str, tmp_path: Path) -> None:
+    """Its worker was killed, and its record removed before anybody came back to it."""
+    for key in (KEY, KEY + "2"):
+        s3.client().create_multipart_upload(Bucket=name, Key=key)
+    bucket = bucket_at(s3.url, name)
+
+    bucket.remove(bucket.link_to(KEY))
+
+    assert s3.open_uploads(name) == [KEY + "2"]
+
+
 def test_copies_elsewhere_are_none_of_our_business(s3: S3, name: str, tmp_path: Path) -> None:
     link = bucket_at(s3.url, name).upload(audio(small(tmp_path)))
 

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
-from recognition.contract import Transient
+from recognition import registry
+from recognition.contract import Audio, Transient
 from recognition.models import ProviderRemoval, Recognition
 from recognition.operations import request_removal, work_off_removals
 from records.models import AudioRecord
@@ -87,3 +90,83 @@ def test_one_that_fails_holds_no_other_up(now, scripted: ScriptedProvider, monke
     request_removal([make_record(State.DONE, now=now).recognition], now=now, result=False)
     assert work_off_removals(now=now) == 1
     assert scripted.calls == ["remove_source"]
+
+
+# ---- a record that goes while its copy is on the way ----------------------------------------------------------------------------------
+
+
+class Copying(ScriptedProvider):
+    """Has a bucket: `copies` are what lies there. `during` is called in the middle of an upload."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copies: set[str] = set()
+        self.during: Callable[[], None] = lambda: None
+
+    def copy_of(self, audio: Audio) -> str:
+        return f"bucket:{audio.location}"
+
+    def upload(self, audio: Audio) -> str:
+        self.during()
+        self.copies.add(self.copy_of(audio))
+        return self.copy_of(audio)
+
+    def remove_source(self, source_uri: str) -> None:
+        self.copies.discard(source_uri)
+
+
+@pytest.fixture
+def copying(scripted: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> Copying:
+    provider = Copying()
+    registry.get.cache_clear()
+    monkeypatch.setitem(registry.BUILT_IN, "scripted", lambda: provider)
+    monkeypatch.setattr(registry, "default", lambda: provider)
+    return provider
+
+
+def test_a_record_removed_during_the_upload_leaves_no_copy(now, worker, copying: Copying):
+    make_record(State.NORMALIZED, now=now)
+    copying.during = lambda: (remove(AudioRecord.objects.all()), work_off_removals(now=now))
+
+    worker.work_once()
+
+    assert copying.copies, "it arrived after its record was gone"
+    work_off_removals(now=timezone.now() + timedelta(hours=1))
+    assert copying.copies == set()
+    assert not ProviderRemoval.objects.exists()
+
+
+def test_nor_does_one_whose_worker_was_killed_after_it(now, worker, copying: Copying):
+    class Killed(BaseException):
+        pass
+
+    def killed() -> None:
+        copying.copies.add(f"bucket:{AudioRecord.objects.get().normalized_file.location}")
+        raise Killed
+
+    make_record(State.NORMALIZED, now=now)
+    copying.during = killed
+    with pytest.raises(Killed):
+        worker.work_once()
+
+    remove(AudioRecord.objects.all())
+
+    work_off_removals(now=timezone.now())
+    assert copying.copies, "a worker that lives may still be at it"
+    work_off_removals(now=timezone.now() + timedelta(hours=1))
+    assert copying.copies == set()
+
+
+def test_a_copy_is_sent_before_its_submission_also_by_who_comes_after(now, worker, copying: Copying):
+    """That its link is known does not mean that it is there."""
+    record = make_record(State.NORMALIZED, now=now)
+    copying.during = lambda: AudioRecord.objects.update(acquisition_id=None, acquire_expires_at=None, delay_time=now)
+    worker.work_once()
+    copying.copies.clear()
+    copying.during = lambda: None
+
+    worker.work_once()
+
+    record.refresh_from_db()
+    assert record.state == State.SUBMITTED
+    assert copying.copies == {record.recognition.source_uri}

@@ -25,6 +25,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
 from recognition.contract import Busy, Misconfigured, NotAccepted, OutcomeUnknown, ProviderError, Refused, Transient
+from recognition.providers.refusals import DEFINITE_REFUSALS
 from recognition.providers.retry_after import pause_of
 
 logger = logging.getLogger(__name__)
@@ -79,7 +80,9 @@ class OpenAIClient:
         status = exchange.status
         if 200 <= status < 300:
             if not is_transcription(exchange.body):
-                raise self._unclear("answer_unreadable", "The server in [openai] base_url answered with something that is no transcription.")
+                raise self._unclear(
+                    "answer_unreadable", "The server in [openai] base_url answered with something that is no transcription."
+                )
             return exchange.body
         said = _error_of(exchange.body)
         logger.warning("the server of [openai] answered %d%s", status, _trace_of(exchange))
@@ -102,7 +105,7 @@ class OpenAIClient:
                 raise Misconfigured(
                     "provider_address", f"The server in [openai] base_url sends us elsewhere ({status}): write that address."
                 )
-            case status if 400 <= status < 500 and status not in (408, 499):
+            case status if status in DEFINITE_REFUSALS:
                 raise Refused("provider_refused", f"The server refused the recording, or what was asked of it ({status}).")
             case _:
                 raise self._unclear("provider_failed", f"The server in [openai] base_url answered with an error ({status}).")

@@ -24,6 +24,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
 from recognition.contract import Busy, Misconfigured, NotAccepted, OutcomeUnknown, ProviderError, Refused, Transient
+from recognition.providers.refusals import DEFINITE_REFUSALS
 from recognition.providers.retry_after import pause_of
 from recognition.providers.speechkit.status import grpc_code
 
@@ -277,7 +278,7 @@ def _refusal_of_submission(answer: Answer) -> ProviderError:
             )
         case 413:
             return Refused("too_large", "SpeechKit does not take a recording of this size.")
-        case status if 400 <= status < 500 and status not in (408, 499):
+        case status if status in DEFINITE_REFUSALS:
             return Refused("provider_refused", f"SpeechKit refused the recording ({_named(answer)}).")
         case _:
             return OutcomeUnknown(

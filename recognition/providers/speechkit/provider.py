@@ -98,6 +98,9 @@ class SpeechKitProvider:
     def upload(self, audio: Audio) -> str:
         return self._bucket.upload(audio)
 
+    def copy_of(self, audio: Audio) -> str:
+        return self._bucket.link_to(audio.location)
+
     def submit(self, attempt: Attempt, heartbeat: Heartbeat) -> str:
         """The one call that is paid for; see `SpeechKitClient.submit` for what its errors tell."""
         return self._client.submit(Parameters.of(attempt.options).body(attempt.source_uri))
@@ -111,7 +114,7 @@ class SpeechKitProvider:
             return self._look(attempt, heartbeat)
         except Transient as error:
             if error.code in OUTAGE:
-                raise Busy(error.code, error.message, OUTAGE_PAUSE) from error
+                raise Busy(error.code, error.message, OUTAGE_PAUSE, knows_us=False) from error
             raise
 
     def _look(self, attempt: Attempt, heartbeat: Heartbeat) -> Pending | bytes:
@@ -144,6 +147,13 @@ class SpeechKitProvider:
             return Pending(self._soon())
         return raw
 
+    def answers_for(self, external_id: str) -> bool:
+        """Both hosts are asked: the right to look at operations and the right to recognize are two."""
+        if self._client.operation(external_id) is None:
+            return False
+        self._client.result(external_id, beat=lambda: None)
+        return True
+
     def parse(self, payload: bytes, options: Mapping[str, Any]) -> Transcript:
         return parse(payload, options)
 
@@ -167,7 +177,7 @@ class SpeechKitProvider:
         age = self._since(operation.created_at or attempt.submitted_at)
         if age is not None and age > RETENTION:
             raise Refused("result_expired", _EXPIRED)
-        raise Transient("result_missing", "SpeechKit says that the operation is done, but has no result of it.")
+        raise Transient("result_missing", "SpeechKit says that the operation is done, but has no result of it.", knows_us=True)
 
     def _next_look(self, attempt: Attempt) -> float:
         """Recognition takes about 10 s a minute of audio; the result of a short recording is looked for as soon as it is likely."""
@@ -206,6 +216,7 @@ def _failure(code: int | None) -> ProviderError:
                 "recognition_failed",
                 f"The recognition failed on SpeechKit's side (code {code}). If it stays so, restart the record from `normalized`, "
                 "which is a new recognition.",
+                knows_us=True,
             )
         case None:
             return Refused("recognition_failed", "SpeechKit gave the recognition up and does not say why.")

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 
 from recognition import operations as recognitions
 from recognition import registry
-from recognition.contract import Pending, Transcript
+from recognition.contract import Misconfigured, Pending, Provider, ProviderError, Refused, TellsApart, Transcript
+from recognition.models import Recognition
 from records import formats
 from records.models import AudioRecord, Structure, Text, TextKind
-from records.pipeline.heartbeat import Checkpoint, Heartbeat, check_connection
+from records.pipeline.heartbeat import Checkpoint, Clock, Heartbeat, check_connection
 from records.pipeline.outcomes import Advance, Outcome, Postpone
-from records.pipeline.steps.provider_call import NotNow, call
+from records.pipeline.steps.provider_call import NotNow, call, wait_for_slot
+
+logger = logging.getLogger(__name__)
 
 
 def poll(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint, now: datetime) -> Outcome:
@@ -17,12 +21,21 @@ def poll(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint, n
     recognition = record.recognition
     assert recognition is not None
     provider = registry.get(recognition.provider)
-    raw = recognitions.read_payload(recognition)
+    try:
+        raw = recognitions.read_payload(recognition)
+    except FileNotFoundError:
+        logger.warning("the answer that was kept of recognition %s is gone from the storage; its provider is asked again", recognition.pk)
+        raw = None
     if raw is None:
         duration_ms = (record.normalized_file.duration_ms if record.normalized_file else None) or 0
         try:
             with call(provider, "poll", record=record, heartbeat=heartbeat, clock=checkpoint.clock) as turn:
-                answer = provider.poll(recognitions.attempt_of(recognition, duration_ms=duration_ms), heartbeat)
+                try:
+                    answer = provider.poll(recognitions.attempt_of(recognition, duration_ms=duration_ms), heartbeat)
+                except Misconfigured as error:
+                    if _answers_for_others(provider, recognition, heartbeat=heartbeat, clock=checkpoint.clock):
+                        raise _refused_alone() from error
+                    raise
         except NotNow as wait:
             return wait.outcome
         check_connection()  # what came must not be lost to one that died meanwhile
@@ -33,6 +46,29 @@ def poll(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint, n
         recognitions.keep_payload(recognition, raw, now=checkpoint.clock())  # first: it can't be asked for again
         turn.worked()
     return Advance(links=rows_of(provider.parse(raw, recognition.options)))
+
+
+def _answers_for_others(provider: Provider, recognition: Recognition, *, heartbeat: Heartbeat, clock: Clock) -> bool:
+    """Whether the provider that refuses this recognition tells about another one at the same time: then it is not our access that is wrong."""
+    if not isinstance(provider, TellsApart):
+        return False
+    for external_id in recognitions.others_of(recognition):
+        try:
+            wait_for_slot(provider, "poll", has_booked=True, heartbeat=heartbeat, clock=clock)
+            if provider.answers_for(external_id):
+                return True
+        except (NotNow, ProviderError):
+            continue
+    return False
+
+
+def _refused_alone() -> Refused:
+    return Refused(
+        "operation_forbidden",
+        "The provider answers for other recognitions and refuses to tell about this one: its id belongs to another account. "
+        "If the key was changed, put the former one back and resume the record; else restart it from `normalized`, "
+        "which is a new recognition.",
+    )
 
 
 def rows_of(transcript: Transcript) -> dict[str, Structure | Text]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from recognition.contract import Provider
+from recognition.contract import Provider, ProviderError
 from recognition.operations import gates
 from recognition.operations.gates import Wait
 from records.models import AudioRecord
@@ -38,13 +38,33 @@ class Turn:
         if self.is_probe:
             gates.end_pause(self.provider, now=self.clock())
 
+    def answered(self, error: ProviderError) -> None:
+        """No success, but an answer that is given only to those who have access."""
+        if error.knows_us:
+            self.worked()
+
 
 @contextmanager
 def call(provider: Provider, kind: str, *, record: AudioRecord, heartbeat: Heartbeat, clock: Clock) -> Iterator[Turn]:
     """Around a call of that kind: raises NotNow where the provider is paused or its quota is used up; else comes in when it is our turn."""
     if wait := gates.pause_of(provider, now=clock()):
         raise NotNow(wait)
-    has_booked = record.error_code == gates.WAITING_FOR_SLOT
+    wait_for_slot(provider, kind, has_booked=record.error_code == gates.WAITING_FOR_SLOT, heartbeat=heartbeat, clock=clock)
+    # Not before the slot: who got no slot would have used up the one probe without a call.
+    is_probe = gates.probe(provider, now=clock())
+    if isinstance(is_probe, Wait):
+        raise NotNow(is_probe)
+    turn = Turn(provider, clock, is_probe)
+    with gates.watched(provider, now=clock()):
+        try:
+            yield turn
+        except ProviderError as error:
+            turn.answered(error)
+            raise
+
+
+def wait_for_slot(provider: Provider, kind: str, *, has_booked: bool, heartbeat: Heartbeat, clock: Clock) -> None:
+    """Return when a call of that kind may be made within the quota. Raises NotNow where that is not soon."""
     while True:
         slot = gates.take_slot(provider, kind, has_booked=has_booked, now=clock())
         if isinstance(slot, Wait):
@@ -53,10 +73,4 @@ def call(provider: Provider, kind: str, *, record: AudioRecord, heartbeat: Heart
             heartbeat.beat()
             time.sleep(min(left.total_seconds(), SLEEP_S))
         if clock() - slot <= gates.latest(provider, kind):
-            break
-    # Not before the slot: who got no slot would have used up the one probe without a call.
-    is_probe = gates.probe(provider, now=clock())
-    if isinstance(is_probe, Wait):
-        raise NotNow(is_probe)
-    with gates.watched(provider, now=clock()):
-        yield Turn(provider, clock, is_probe)
+            return

@@ -13,11 +13,11 @@ from django.db import connection
 
 from recognition import operations as recognitions
 from recognition import registry
-from recognition.contract import Answered, Audio, Busy, Misconfigured, NotAccepted, OutcomeUnknown, Provider, Refused
+from recognition.contract import Answered, Audio, Busy, MakesCopies, Misconfigured, NotAccepted, OutcomeUnknown, Provider, Refused
 from recognition.models import Recognition
 from recognition.sources import local_copy
 from records.models import AudioRecord
-from records.pipeline.heartbeat import Checkpoint, Clock, Heartbeat, check_connection
+from records.pipeline.heartbeat import Checkpoint, Clock, Heartbeat, LeaseLost, check_connection
 from records.pipeline.outcomes import Advance, Halt, Outcome
 from records.pipeline.steps.provider_call import NotNow, call
 from records.states import HaltReason
@@ -47,11 +47,7 @@ def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint,
         return _unconfirmed()
     _check_limits(provider, audio)
     try:
-        if not recognition.source_uri:
-            with call(provider, "upload", record=record, heartbeat=heartbeat, clock=checkpoint.clock) as turn:
-                source_uri = provider.upload(audio)
-            turn.worked()
-            checkpoint.write(recognition, source_uri=source_uri)
+        _upload(provider, recognition, audio, record=record, heartbeat=heartbeat, checkpoint=checkpoint)
         with call(provider, "submit", record=record, heartbeat=heartbeat, clock=checkpoint.clock) as turn:
             heartbeat.beat()  # whoever must stop begins no paid call
             if provider.costs_money and not checkpoint.mark_submission(recognition):
@@ -61,12 +57,36 @@ def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint,
                 _keep(provider, recognition, accepted, clock=checkpoint.clock)
     except NotNow as wait:
         return wait.outcome
+    except LeaseLost:
+        _take_copy_along(recognition, audio, clock=checkpoint.clock)
+        raise
     except OutcomeUnknown:
         if provider.costs_money:
             return _unconfirmed()
         raise
     turn.worked()
     return Advance()
+
+
+def _upload(
+    provider: Provider, recognition: Recognition, audio: Audio, *, record: AudioRecord, heartbeat: Heartbeat, checkpoint: Checkpoint
+) -> None:
+    """Put the audio where the provider reads it. A copy's link is written down before, so that whoever removes the record has it removed."""
+    if isinstance(provider, MakesCopies):
+        if recognition.source_uri != (link := provider.copy_of(audio)):
+            checkpoint.write(recognition, source_uri=link)
+    elif recognition.source_uri:
+        return
+    with call(provider, "upload", record=record, heartbeat=heartbeat, clock=checkpoint.clock) as turn:
+        source_uri = provider.upload(audio)
+    turn.worked()
+    checkpoint.write(recognition, source_uri=source_uri)
+
+
+def _take_copy_along(recognition: Recognition, audio: Audio, *, clock: Clock) -> None:
+    """The record was removed while its copy was on the way, and so before there was one to remove: it is removed now."""
+    if recognition.source_uri not in ("", audio.location) and not Recognition.objects.filter(pk=recognition.pk).exists():
+        recognitions.request_removal([recognition], now=clock())
 
 
 def _keep(provider: Provider, recognition: Recognition, accepted: str | Answered, *, clock: Clock) -> None:

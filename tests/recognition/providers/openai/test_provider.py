@@ -316,6 +316,8 @@ def error(status: int, **said: str) -> Body:
         (error(400, param="file"), Refused, "provider_refused"),
         (Status(status=415), Refused, "provider_refused"),
         (Status(status=422, shape="detail"), Refused, "provider_refused"),
+        (Status(status=409), OutcomeUnknown, "submission_unconfirmed"),
+        (Status(status=425), OutcomeUnknown, "submission_unconfirmed"),
         (Status(status=408), OutcomeUnknown, "submission_unconfirmed"),
         (Status(status=504, shape="html"), OutcomeUnknown, "submission_unconfirmed"),
         (Status(status=503, retry_after="30"), OutcomeUnknown, "submission_unconfirmed"),

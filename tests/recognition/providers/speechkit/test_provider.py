@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +10,19 @@ from typing import Any
 import pytest
 
 from recognition.bucket import Bucket
-from recognition.contract import Attempt, Audio, Busy, Misconfigured, Pending, Provider, ProviderError, Refused, Transient
+from recognition.contract import (
+    Attempt,
+    Audio,
+    Busy,
+    MakesCopies,
+    Misconfigured,
+    Pending,
+    Provider,
+    ProviderError,
+    Refused,
+    TellsApart,
+    Transient,
+)
 from recognition.providers.speechkit import SpeechKitProvider
 from tests.fakes.loopback import Body, Cut, Reset, Status
 from tests.fakes.recognizers import Silence, opus_file
@@ -336,6 +348,37 @@ def test_a_key_without_its_role_is_everybodys_trouble(case: Case) -> None:
     case.provider = case.make(api_key="another-key")
     with pytest.raises(Misconfigured):
         case.submit()
+
+
+@pytest.mark.parametrize("stage", ["under way", "answered"])
+def test_another_operation_tells_whether_the_account_is_refused_or_one_id(case: Case, stage: str) -> None:
+    """For free, and by the calls that a look is made of."""
+    case.server.switches.foreign_operation = 403
+    case.server.keys["other-key"] = "another-account"
+    if stage == "under way":
+        case.server.plan = Plan(never=True)
+    ours, foreign = case.submit(), case.submit(seconds=13)
+    case.server.operations[foreign.external_id].account = "another-account"
+
+    assert isinstance(case.provider, TellsApart)
+    with pytest.raises(Misconfigured):
+        case.poll(foreign)
+    assert case.provider.answers_for(ours.external_id)
+    with pytest.raises(Misconfigured):
+        case.provider.answers_for(foreign.external_id)
+    assert not case.provider.answers_for("f8dnobodys0000000000")
+
+    case.server.without_role.add(API_KEY)
+    with pytest.raises(Misconfigured):
+        case.provider.answers_for(ours.external_id)
+    assert case.server.paid == 2
+
+
+def test_the_link_of_a_copy_is_known_before_there_is_one(case: Case) -> None:
+    attempt = case.submit()
+    audio = Audio("a/12-1.ogg", 1, 1, 1, nullcontext)
+    assert isinstance(case.provider, MakesCopies)
+    assert case.provider.copy_of(audio) == attempt.source_uri
 
 
 def test_a_recording_that_the_service_cannot_find(case: Case) -> None:
