@@ -1,7 +1,7 @@
 """How the service stands at this moment: what waits, is at work or halted, how old it is, who works, and where it hurts.
 
 Every look goes into an index that holds what is unfinished alone, and goes no further than a bound: the archive costs nothing, and a backlog of
-a million costs no more than one of a hundred thousand.
+a million costs no more than one of ten thousand of each kind.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from records.pipeline.stage import MAX_LEASE
 from records.pipeline.stages import STAGES
 from records.states import FINAL, HaltReason
 
-CAP = 100_000
-"""Records of one state and reason are counted up to that."""
+CAP = 10_000
+"""Records of one state and reason are counted up to that, as in the list."""
 LOOKED_AT = 10_000
 """Of so many records that wait, those first that wait longest, it is asked what they wait for."""
 NEAR = 0.75

@@ -1,4 +1,4 @@
-"""What the admin's home costs with a million records and four million rows of the journal."""
+"""What the admin's home costs with a million records and a million rows of the journal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.rows import fill, mix, write_journal
 
 def main() -> None:
     client = Client(headers={"host": "localhost"})
-    for done, waiting, old in ((1_000, 100, 4_000), (900_000, 100_000, 4_000_000), (0, 1_000_000, 4_000)):
+    for done, waiting, old in ((1_000, 100, 4_000), (900_000, 100_000, 1_000_000)):
         now = timezone.now()
         fill(now, done=done, waiting=waiting)
         mix(now)
@@ -35,5 +35,3 @@ def main() -> None:
             print(
                 f"  {period:>2} days: {spread(took)}, median {statistics.median(took):.2f} s, {len(queries)} queries, the slowest {slowest['time']} s"
             )
-            if float(slowest["time"]) > 0.1:
-                print("     ", slowest["sql"][:300])

@@ -12,9 +12,9 @@
 
   function said(seconds) {
     if (!seconds) return "0";
-    if (seconds < 1) return data.words.units[3][1].replace("%(count)d", +seconds.toPrecision(2));
-    const [size, unit] = data.words.units.find(([size]) => seconds >= size);
-    return unit.replace("%(count)d", +(seconds / size).toPrecision(seconds / size < 10 ? 2 : 3));
+    const [size, unit] = data.words.units.find(([size]) => seconds >= size) ?? data.words.units.at(-1);
+    const count = +(seconds / size).toPrecision(seconds / size < 10 ? 2 : 3);
+    return unit.replace("%(count)d", count.toLocaleString(document.documentElement.lang));
   }
 
   // Steps between the lines of an axis of times, in seconds: such as clocks have.
@@ -31,8 +31,8 @@
         ticks: { color: css("--text-quiet"), maxRotation: 0, autoSkipPadding: small ? 24 : 12, font: { size: 11 } },
       },
       y: {
-        stacked: values !== "times",
-        beginAtZero: true,
+        stacked: !small,
+        min: 0,
         border: { display: false },
         grid: { color: css("--line"), tickLength: 0 },
         ticks: {
