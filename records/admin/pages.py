@@ -220,5 +220,6 @@ def _served(request: HttpRequest, file: File, *, name: str, content_type: str, a
         raise Http404 from None
     for header, value in GUARDED.items():
         answer[header] = value
-    answer["Cache-Control"] = "private, no-cache"  # a restart puts another file at the same address; and a right that was taken away is gone
+    # A restart puts another file at the same address, and a right that was taken away is to be gone.
+    answer["Cache-Control"] = "private, no-cache"
     return answer
