@@ -170,7 +170,7 @@ class RecordActs(ModelAdmin):  # type: ignore[type-arg]  # no generic at run tim
             "opts": self.opts,
             "media": self.media,
             "act": act,
-            "title": {"halt": _("Halt"), "resume": _("Resume"), "restart": _("Restart from a state")}[act],
+            "title": {"halt": _("Halt"), "resume": _("Resume"), "restart": _("Restart")}[act],
             "lead": _lead(act, total),
             "record": record,
             "total": total,
@@ -237,6 +237,9 @@ def _resuming(records: QuerySet[AudioRecord]) -> dict[str, Any]:
         )
         % {"number": number_of(foreseen.changed)}
     ]
+    goes_on = selection.halted(records).exclude(
+        halt_reason=HaltReason.UNCONFIRMED
+    )  # its submission is a question, and none that lies ahead
     costs = [
         ngettext(
             "%(number)s record goes on to be submitted to %(provider)s, which is paid for.",
@@ -244,7 +247,7 @@ def _resuming(records: QuerySet[AudioRecord]) -> dict[str, Any]:
             number,
         )
         % {"number": number_of(number), "provider": provider}
-        for provider, number in selection.paid_submissions(selection.halted(records)).items()
+        for provider, number in selection.paid_submissions(goes_on).items()
     ]
     told = ""
     if dead:

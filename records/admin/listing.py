@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.formats import date_format, number_format
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
@@ -163,6 +163,11 @@ class RecordList(ChangeList):  # type: ignore[misc]  # unfold ships no types
             for order, title in titles.items()
         ]
 
+    @property
+    def kept(self) -> list[tuple[str, str]]:
+        """What stays where other filters are applied: the search and the order, and not the page."""
+        return [(name, self.params[name]) for name in ("q", "o") if self.params.get(name)]
+
     # ---- what is shown ----------------------------------------------------------------------------------------------------------
 
     @property
@@ -277,10 +282,10 @@ class RecordListing(ModelAdmin):  # type: ignore[type-arg]  # no generic at run 
     def standing(self, record: AudioRecord) -> SafeString:
         """The state, why it is halted, and the code of that or of the last failure; the sentence is told by a pointer that rests on it, and on
         the record's page."""
-        badges = [(f"state-{record.state}", State(record.state).label)]
+        shown = format_html('<span class="badge state-{}">{}</span>', record.state, State(record.state).label)
         if record.halted_at:
-            badges.append((f"halted {record.halt_reason}", HaltReason(record.halt_reason).label))
-        shown = format_html_join(" ", '<span class="badge {}">{}</span>', badges)
+            badge = ' <span class="badge halted {}"><span class="sr-only">{}</span> {}</span>'
+            shown += format_html(badge, record.halt_reason, _("Halted:"), HaltReason(record.halt_reason).label)
         if not record.error_code:
             return shown
         return format_html(

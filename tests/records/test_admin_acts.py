@@ -150,8 +150,8 @@ def test_resuming_passes_over_what_nobody_knows_to_be_paid(browser: Client, oper
 
 def test_resuming_says_which_paid_submissions_lie_ahead(browser: Client, paid: ScriptedProvider, settings: Any) -> None:
     """Of those that were not submitted yet; what was paid for already is not paid for again, and a free provider costs nothing."""
-    unsubmitted, submitted = halted(), halted(state=State.SUBMITTED)
-    page = ask(browser, "resume", [unsubmitted, submitted])
+    unsubmitted, submitted, unconfirmed = halted(), halted(state=State.SUBMITTED), halted(HaltReason.UNCONFIRMED)
+    page = ask(browser, "resume", [unsubmitted, submitted, unconfirmed])
     provider = settings.TRANSCRIBER.recognition.provider
     assert page.context["costs"] == [f"1 record goes on to be submitted to {provider}, which is paid for."]
     paid.costs_money = False
