@@ -15,9 +15,9 @@ pytestmark = pytest.mark.django_db
 LIST = "/admin/records/audiorecord/"
 
 
-def signed_in(language: str, **more: bool) -> Client:
-    client = Client(headers={"accept-language": language}, raise_request_exception=False, enforce_csrf_checks=more.pop("csrf", False))
-    client.force_login(make_user(is_staff=True, **more))
+def signed_in(language: str, *, csrf: bool = False, is_superuser: bool = False) -> Client:
+    client = Client(headers={"accept-language": language}, raise_request_exception=False, enforce_csrf_checks=csrf)
+    client.force_login(make_user(is_staff=True, is_superuser=is_superuser))
     return client
 
 
