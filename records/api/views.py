@@ -44,7 +44,11 @@ from records.storage.serving import TRANSCRIPT_TYPES, content_type_of, transcrip
 
 AWAY = OpenApiResponse(ErrorSerializer, "The storage or the database does not answer; try again after Retry-After.")
 RETRY_AFTER = OpenApiParameter(
-    "Retry-After", int, OpenApiParameter.HEADER, response=[200, 202, 409, 503], description="Seconds after which to ask again, while unfinished."
+    "Retry-After",
+    int,
+    OpenApiParameter.HEADER,
+    response=[200, 202, 409, 503],
+    description="Seconds after which to ask again, while unfinished.",
 )
 
 

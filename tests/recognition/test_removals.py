@@ -101,7 +101,7 @@ class Copying(ScriptedProvider):
     def __init__(self) -> None:
         super().__init__()
         self.copies: set[str] = set()
-        self.during: Callable[[], None] = lambda: None
+        self.during: Callable[[], object] = lambda: None
 
     def copy_of(self, audio: Audio) -> str:
         return f"bucket:{audio.location}"
