@@ -213,7 +213,7 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_standardized_errors.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
 }
-API_ERRORS = ["400", "401", "403", "404", "405", "415", "500"]  # of any call; more are named where they may come
+API_ERRORS = ["400", "401", "403", "404", "405", "415", "500", "503"]  # of any call; more are named where they may come
 DRF_STANDARDIZED_ERRORS = {
     "EXCEPTION_HANDLER_CLASS": "records.api.errors.ExceptionHandler",
     "ALLOWED_ERROR_STATUS_CODES": API_ERRORS,
