@@ -89,6 +89,10 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]  # no generic at run
         found = rows.values("pk")[: self.CAP + 1].count()
         return AtLeast(self.CAP) if found > self.CAP else found
 
+    def validate_number(self, number: Any) -> int:
+        """The nearest page that there is: an act may have emptied the one that it leads back to."""
+        return max(1, min(int(number), self.num_pages))
+
 
 class Chip(NamedTuple):
     """A filter that is applied, and the address of the list without it."""
@@ -127,6 +131,7 @@ class RecordList(ChangeList):  # type: ignore[misc]  # unfold ships no types
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
+        self.page_num = self.paginator.validate_number(self.page_num)
         self.full_result_count = self.result_count  # the head of the page would offer to show all
         if not self.multi_page or (self.page_num == 1 and not self.show_all):
             self.result_list = self.paginator.first[: self.list_per_page]  # read already, to count it

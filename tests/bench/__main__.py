@@ -1,6 +1,6 @@
 """`make bench`: figures, each beside what it is to be compared with, from one run on one machine.
 
-python -m tests.bench [latency] [queue] [control] [home]
+python -m tests.bench [latency] [queue] [control] [home] [listing]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.postgres import Server, find_binaries
 
 ROOT = Path(__file__).resolve().parents[2]
-BOTH = ("queue", "control", "home")
+BOTH = ("queue", "control", "home", "listing")
 ALL = ("latency", *BOTH)
 
 

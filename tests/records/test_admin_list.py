@@ -355,6 +355,23 @@ def test_the_count_is_given_up_at_its_cap(browser: Client, monkeypatch: pytest.M
     assert browser.get(f"{LIST}?p=2").context["cl"].page_num == 2
 
 
+@pytest.mark.parametrize(("asked", "given"), [("3", 2), ("99", 2), ("0", 1), ("-1", 1), ("x", 1)])
+def test_a_page_that_is_gone_is_the_nearest_one_with_the_same_filters(
+    browser: Client, monkeypatch: pytest.MonkeyPatch, asked: str, given: int
+) -> None:
+    from records.admin import AudioRecordAdmin
+
+    monkeypatch.setattr(AudioRecordAdmin, "list_per_page", 2)
+    for _ in range(3):
+        halted()
+    page = browser.get(f"{LIST}?halted=yes&p={asked}")
+    assert page.context["cl"].page_num == given
+    assert len(shown(page)) == (2 if given == 1 else 1)
+    assert [(link.title, link.is_current) for link in page.context["cl"].pages] == [("1", given == 1), ("2", given == 2)]
+    AudioRecord.objects.update(halted_at=None, halt_reason="")
+    assert browser.get(f"{LIST}?halted=yes&p={asked}").status_code == 200
+
+
 ALL_OF_IT = ["", "o=oldest", "p=3", "state=done", "halted=no"]
 A_PART = [
     "state=unfinished", "state=uploaded", "state=submitted&o=longest", "step=poll", "halted=yes", "reason=stuck", "reason=stuck&o=longest",
