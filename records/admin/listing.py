@@ -131,7 +131,7 @@ class RecordList(ChangeList):  # type: ignore[misc]  # unfold ships no types
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        self.page_num = self.paginator.validate_number(self.page_num)
+        self.page_num: int = self.paginator.validate_number(self.page_num)
         self.full_result_count = self.result_count  # the head of the page would offer to show all
         if not self.multi_page or (self.page_num == 1 and not self.show_all):
             self.result_list = self.paginator.first[: self.list_per_page]  # read already, to count it

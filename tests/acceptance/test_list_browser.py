@@ -159,11 +159,13 @@ def test_everything_is_done_by_keyboard_alone(visit: Callable[..., Page], live_s
     expect(page).to_have_url(re.compile("/change/"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "locale"), [("light", "en-US"), ("dark", "ru-RU")], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_pages_fit_and_everybody_can_read_them(visit: Callable[..., Page], live_server: Any, scheme: str, size: dict[str, int]) -> None:
+def test_pages_fit_and_everybody_can_read_them(
+    visit: Callable[..., Page], live_server: Any, scheme: str, locale: str, size: dict[str, int]
+) -> None:
     fill_list()
-    page = visit(viewport=size, color_scheme=scheme)
+    page = visit(viewport=size, color_scheme=scheme, locale=locale)
     url = live_server.url + LIST
 
     def is_fine(name: str) -> None:
@@ -174,7 +176,7 @@ def test_pages_fit_and_everybody_can_read_them(visit: Callable[..., Page], live_
         assert violations(page) == [], name
 
     page.goto(f"{url}?halted=yes&error=code")
-    page.get_by_role("button", name="Filters").click()
+    page.locator("[aria-controls=filter-form]").click()
     expect(page.locator("#filter-form")).to_be_visible()
     is_fine("filters")
     page.goto(f"{url}?q=nothing+like+it")
