@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,10 @@ from records.pipeline.stage import Work
 from records.pipeline.transitions import Rules
 from tests.environment import SHARED
 from tests.fakes.provider import ScriptedProvider
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background by a script, where Ctrl-C is ignored, and what is started by us would ignore it too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Clock:

@@ -12,7 +12,7 @@ from records.audio import ffmpeg_binary
 from tests.acceptance.conftest import MakeService
 from tests.acceptance.service import ROOT, wait_for
 
-pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("whisper"), pytest.mark.no_database]
+pytestmark = [pytest.mark.processes, pytest.mark.no_database]
 
 PUT = """
 import sys, django

@@ -25,7 +25,7 @@ from tests.acceptance.conftest import MakeService
 from tests.acceptance.service import Service, wait_for
 from tests.factories import wav_bytes
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.no_database]
 
 MIB = 2**20
 RECORDS = "/api/v1/records/"

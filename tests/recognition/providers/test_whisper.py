@@ -20,6 +20,8 @@ from tests.recognition.providers.whisper_engine import DEMO, DEMO_TEXT, SHARED, 
 
 shared_audio = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared recordings are not on this machine")
 
+pytestmark = pytest.mark.no_database
+
 
 def recognized(whisper: WhisperProvider, path: Path, *, language: str = "", channels: int = 1, **options: Any) -> Transcript:
     frozen = {**whisper.options(language=language, channels=channels), **options}
