@@ -12,12 +12,14 @@ from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, Permission, User
-from django.db.models import ManyToManyField, Q, QuerySet
+from django.db.models import ForeignKey, ManyToManyField, Q, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.text import capfirst
-from django.utils.translation import gettext, pgettext_lazy
+from django.utils.translation import gettext, ngettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
-from django_q.admin import FailAdmin, Failure, OrmQ, Schedule, ScheduleAdmin, Success
+from django_q.admin import FailAdmin, Failure, OrmQ, Schedule, Success
 from knox.admin import AuthTokenAdmin
 from knox.models import AuthToken
 from unfold.admin import ModelAdmin
@@ -26,7 +28,8 @@ from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 admin.site.index_title = _("Home")
 
-# django-q2's table of background tasks. Recordings never pass through it, so it would only mislead; its failures and schedules stay.
+# django-q2's tables of background tasks. Recordings never pass through them, so they would only mislead, and a schedule runs whatever
+# function is typed in; the failures stay.
 admin.site.unregister([OrmQ, Success, Failure, Schedule, User, Group, AuthToken])
 
 
@@ -75,6 +78,23 @@ class UserAdmin(GivesRights, DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
+    COUNTED = 10_000
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[Any, Any, Any, Any]:
+        """Whoever owns records stays, and not each of a million records is read to say so."""
+        protected = []
+        for user in objs:
+            number = user.audio_records.order_by().values("pk")[: self.COUNTED + 1].count()
+            if number:
+                told = f"{self.COUNTED}+" if number > self.COUNTED else str(number)
+                text = ngettext(
+                    "%(user)s owns %(number)s record: remove it first", "%(user)s owns %(number)s records: remove them first", number
+                )
+                link = f"{reverse('admin:records_audiorecord_changelist')}?owner={user.pk}"
+                protected.append(format_html('<a href="{}">{}</a>', link, text % {"user": user, "number": told}))
+        if protected:
+            return [str(user) for user in objs], {self.opts.verbose_name_plural: len(objs)}, set(), protected
+        return super().get_deleted_objects(objs, request)
 
 
 @admin.register(Group)
@@ -98,6 +118,16 @@ AuthToken.__str__ = lambda token: f"{token.user}, {token.token_key}…"  # 128 d
 @admin.register(AuthToken)
 class TokenAdmin(AuthTokenAdmin, ModelAdmin):  # type: ignore[misc]  # unfold, knox and django-q2 ship no types
     list_display = ("user", "token_key", "created", "expiry")
+    raw_id_fields = ()
+    autocomplete_fields = ("user",)
+
+    def has_change_permission(self, request: HttpRequest, obj: AuthToken | None = None) -> bool:
+        return False  # it is made and taken away; a digest or an owner is nothing to edit
+
+    def formfield_for_foreignkey(self, db_field: ForeignKey[Any, Any], request: HttpRequest, **more: Any) -> Any:
+        if not request.user.is_superuser:  # a token acts as its user
+            more["queryset"] = User.objects.filter(is_superuser=False)
+        return super().formfield_for_foreignkey(db_field, request, **more)
 
     def save_model(self, request: HttpRequest, obj: AuthToken, form: Any, change: bool) -> None:
         if not change:
@@ -107,9 +137,4 @@ class TokenAdmin(AuthTokenAdmin, ModelAdmin):  # type: ignore[misc]  # unfold, k
 
 @admin.register(Failure)
 class FailureAdmin(FailAdmin, ModelAdmin):  # type: ignore[misc]  # unfold, knox and django-q2 ship no types
-    pass
-
-
-@admin.register(Schedule)
-class SchedulesAdmin(ScheduleAdmin, ModelAdmin):  # type: ignore[misc]  # unfold, knox and django-q2 ship no types
     pass

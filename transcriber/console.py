@@ -111,7 +111,6 @@ UNFOLD: dict[str, Any] = {
                 "collapsible": True,
                 "items": [
                     _link(_("Failed tasks"), "error", reverse_lazy("admin:django_q_failure_changelist"), "django_q.view_failure"),
-                    _link(_("Scheduled tasks"), "schedule", reverse_lazy("admin:django_q_schedule_changelist"), "django_q.view_schedule"),
                     {"title": _("API"), "icon": "api", "link": reverse_lazy("docs")},
                 ],
             },
