@@ -18,11 +18,12 @@ from typing import Any
 from django.conf import settings
 from django.core.files.storage import default_storage
 from django.db import connection
+from django.utils.formats import number_format
 
 from recognition.models import ProviderGate
 from records.models import AudioRecord, SeatedWorker
 from records.pipeline.acquire import WAITING
-from records.pipeline.stage import MAX_LEASE
+from records.pipeline.stage import MAX_LEASE, Work
 from records.pipeline.stages import STAGES
 from records.states import FINAL, HaltReason
 
@@ -39,7 +40,10 @@ WORKERS_SHOWN = 100
 
 
 class AtLeast(int):
-    """A count that was given up at its value."""
+    """A count that was given up at its value; says so where it is read."""
+
+    def __str__(self) -> str:
+        return f"{number_format(int(self), force_grouping=True)}+"
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Standing:
 def standings(*, now: datetime) -> list[Standing]:
     """In the order of the pipeline. Three queries."""
     config = settings.TRANSCRIBER.pipeline
-    limits = {"own": config.own_work_limit, "foreign": config.foreign_work_limit}
+    limits = {Work.OWN: config.own_work_limit, Work.FOREIGN: config.foreign_work_limit}
     counts = _counts()
     oldest = _oldest()
     running = _running(now)
@@ -80,19 +84,29 @@ def standings(*, now: datetime) -> list[Standing]:
     for stage in STAGES:
         state = stage.state.value
         going, at_work = counts[state, ""], running[state]
+        working, limit = _nearest(
+            (oldest.get((state, "working")), limits[stage.work]),
+            (oldest.get((state, "provider")), limits[Work.FOREIGN]),
+            now=now,
+        )
         found.append(
             Standing(
                 state=state,
                 step=stage.name,
-                limit=limits[stage.work.value],
+                limit=limit,
                 waiting=going if isinstance(going, AtLeast) else max(0, going - at_work),
                 running=at_work,
                 halted={reason: counts[state, reason] for reason in HaltReason.values if counts[state, reason]},
                 entered=oldest.get((state, "entered")),
-                working=oldest.get((state, "working")),
+                working=working,
             )
         )
     return found
+
+
+def _nearest(*looks: tuple[Oldest | None, timedelta], now: datetime) -> tuple[Oldest | None, timedelta]:
+    """Which is nearest to its limit; the first where there is none."""
+    return max(looks, key=lambda look: (now - look[0].since) / look[1] if look[0] else -1.0)
 
 
 def added(numbers: Sequence[int]) -> int:
@@ -122,16 +136,22 @@ def _counts() -> dict[tuple[str, str], int]:
 
 
 def _oldest() -> dict[tuple[str, str], Oldest]:
+    """By state: which came first into it (`entered`), and which was first worked on longest ago, apart from those that wait for their provider
+    (`working`) and among these (`provider`), which have the limit of foreign work whatever their stage."""
+    waits = "(error_code <> '' AND attempts = 0 AND acquisition_id IS NULL)"  # as records.admin.listing.limit_of has it
     looks = []
     for stage in STAGES:
         state = stage.state.value
-        for what, column, where in (
-            ("entered", "state_entered_at", f"{UNFINISHED} AND halt_reason = ''"),
-            ("working", "work_started_at", "work_started_at IS NOT NULL AND halted_at IS NULL"),
-        ):
+        looks.append(
+            f"SELECT '{state}' AS state, 'entered' AS what, found.id, found.since FROM (SELECT id, state_entered_at AS since "  # noqa: S608
+            f"FROM audio_records WHERE state = '{state}' AND {UNFINISHED} AND halt_reason = '' ORDER BY state_entered_at LIMIT 1) AS found"
+        )
+        for what, which in (("working", f"NOT {waits}"), ("provider", waits)):
             looks.append(
-                f"SELECT '{state}' AS state, '{what}' AS what, found.id, found.since FROM (SELECT id, {column} AS since "  # noqa: S608
-                f"FROM audio_records WHERE state = '{state}' AND {where} ORDER BY {column} LIMIT 1) AS found"
+                f"SELECT '{state}' AS state, '{what}' AS what, found.id, found.since FROM (SELECT id, since FROM (SELECT id, "  # noqa: S608
+                f"work_started_at AS since, error_code, attempts, acquisition_id FROM audio_records WHERE state = '{state}' "
+                f"AND work_started_at IS NOT NULL AND halted_at IS NULL ORDER BY work_started_at LIMIT {LOOKED_AT}) AS first_ones "
+                f"WHERE {which} ORDER BY since LIMIT 1) AS found"
             )
     return {(state, what): Oldest(_as_uuid(pk), _as_moment(since)) for state, what, pk, since in _rows(" UNION ALL ".join(looks))}
 

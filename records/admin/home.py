@@ -121,6 +121,8 @@ class Charts:
     """The same in full."""
     done: list[int]
     done_total: str
+    done_link: str
+    """Those of them that came in within the period."""
     recorded: list[float]
     recorded_unit: str
     recorded_total: str
@@ -281,7 +283,9 @@ def look(request: HttpRequest, *, now: datetime) -> Home:
         running_note=ngettext("of %(count)d worker", "of %(count)d workers", seated.alive) % {"count": seated.alive},
         halted=_count(all_halted, halted="yes"),
         reasons=[_count(number, name=HaltReason(reason).label, reason=reason) for reason, number in halted.items()],
-        done_today=Count(_number(done_today), list_of(state="done"), is_none=not done_today),
+        done_today=Count(
+            _number(done_today), list_of(state="done", created_from=_midnight(now).date().isoformat()), is_none=not done_today
+        ),
         done_note=_("%(time)s recorded") % {"time": _hours(sum(span.recorded_ms for span in today))},
         states=[_state_row(standing, now=now) for standing in standings],
         causes=[_count(number, name=code, halted="no", error=code) for code, number in causes.by_code.most_common(8)],
@@ -370,7 +374,7 @@ def _needs_of_halted(halted: dict[str, int]) -> list[Need]:
     acts = any(reason in halted for reason in NEEDS_ACT)
     advice = {
         HaltReason.UNCONFIRMED: _(
-            "Unconfirmed ones want to know whether the provider has accepted them; the others go on once they are resumed."
+            "Unconfirmed ones want to know whether the provider has accepted them. For the others put the cause right, then resume them at once."
         ),
         HaltReason.EXHAUSTED: _("Open a reason, put the cause right, and resume them all at once."),
         HaltReason.STUCK: _("Open a reason, put the cause right, and resume them all at once."),
@@ -415,8 +419,7 @@ def _count(number: int, *, name: Any = "", **filters: str) -> Count:
 
 
 def _number(number: int) -> str:
-    text = number_format(int(number), force_grouping=True)
-    return f"{text}+" if isinstance(number, AtLeast) else text
+    return str(number) if isinstance(number, AtLeast) else number_format(number, force_grouping=True)
 
 
 def _clock(moment: datetime) -> str:
@@ -493,8 +496,9 @@ def _charts(spans: list[Span], period: str) -> Charts:
         times=[_step_times(step, runs) for step, runs in zip(steps, whole, strict=True)],
         median_s=median,
         slow_s=slow,
+        done_link=list_of(state="done", created=period),
         failures=[_series(step, spans, EventOutcome.FAILED) for step in steps],
-        halts=[_series(step, spans, EventOutcome.HALTED) for step in steps],
+        halts=[_series(step, spans, EventOutcome.HALTED, halted="yes") for step in steps],
     )
 
 
@@ -509,9 +513,9 @@ def _step_times(step: str, runs: Runs) -> StepTimes:
     )
 
 
-def _series(step: str, spans: list[Span], outcome: str) -> Series:
+def _series(step: str, spans: list[Span], outcome: str, **filters: str) -> Series:
     values = [span.steps[step].outcomes[outcome] for span in spans]
-    return Series(words.step_name(step), list_of(step=step), sum(values), values)
+    return Series(words.step_name(step), list_of(step=step, **filters), sum(values), values)
 
 
 HOUR_MS = 3_600_000

@@ -14,7 +14,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from django.conf import settings
-from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -37,18 +36,25 @@ HOME = "/admin/"
 
 
 @pytest.fixture
-def browser() -> Client:
-    client = Client()
-    client.force_login(make_user("olga", is_staff=True, is_superuser=True))
-    return client
-
-
-@pytest.fixture
 def configure(monkeypatch):
     def change(section: str, **keys):
         config = settings.TRANSCRIBER
         monkeypatch.setattr(settings, "TRANSCRIBER", replace(config, **{section: replace(getattr(config, section), **keys)}))
 
+    return change
+
+
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.fixture(autouse=True)
+def give_disk(monkeypatch):
+    """There is room on the disk, whatever this machine has."""
+
+    def change(free_gib: int = 500) -> None:
+        monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(1000 * 2**30, (1000 - free_gib) * 2**30, free_gib * 2**30))
+
+    change()
     return change
 
 
@@ -162,6 +168,35 @@ def test_the_oldest_of_each_state_and_what_the_limit_is_judged_by(now, look_at) 
     assert normalized.worked_link.split("/")[-3] == str(records["at work"].pk)
     assert (submitted.worked, submitted.percent, submitted.level) == ("1 h 19 min", 5, "good")
     assert (transcribed.entered, transcribed.worked) == ("", "")
+
+
+def test_what_waits_for_its_provider_has_the_provider_s_limit_whatever_its_state(now, look_at) -> None:
+    begun = now - timedelta(hours=5)
+    make_record(State.NORMALIZED, now=begun, work_started_at=begun, error_code="provider_key", error_text="The key is refused.")
+
+    page = look_at(now)
+    row = next(row for row in page.states if row.name == "Normalized")
+
+    assert (row.worked, row.limit, row.percent, row.level) == ("5 h", "1 d", 21, "good")
+    assert not any("worked on for" in need.text for need in page.needs)
+
+    own = make_record(State.NORMALIZED, now=now, work_started_at=now - timedelta(minutes=50), **held(now + timedelta(minutes=1)))
+    row = next(row for row in look_at(now).states if row.name == "Normalized")
+    assert (row.worked, row.limit, row.level) == ("50 min", "1 h", "warn")
+    assert row.worked_link.split("/")[-3] == str(own.pk)
+
+
+def test_what_was_done_leads_to_what_came_in_meanwhile_and_is_done(browser: Client) -> None:
+    now = timezone.now()
+    fresh = make_record(State.DONE, now=now, pk=uuid.UUID(int=int(now.timestamp() * 1000) << 80))
+    before = now - timedelta(days=3)
+    make_record(State.DONE, now=before, pk=uuid.UUID(int=int(before.timestamp() * 1000) << 80))
+
+    home = seen(browser, "?period=1")
+
+    for link in (home.done_today.link, home.charts.done_link):
+        assert [record.pk for record in browser.get(link).context["cl"].result_list] == [fresh.pk]
+    assert all("halted=yes" in series.link for series in home.charts.halts)
 
 
 def test_past_its_limit_the_bar_is_full(now, look_at) -> None:
@@ -281,13 +316,10 @@ def test_a_paused_provider_and_who_waits_for_it(browser: Client) -> None:
     assert browser.get(need.links[0].link).context["cl"].result_count == 3
 
 
-Usage = namedtuple("Usage", "total used free")
-
-
 @pytest.mark.parametrize(("free_gib", "level"), [(500, "good"), (50, "warn"), (1, "bad")])
-def test_the_disk(browser: Client, monkeypatch, free_gib: int, level: str) -> None:
+def test_the_disk(browser: Client, give_disk, free_gib: int, level: str) -> None:
     alive(timezone.now())
-    monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(1000 * 2**30, (1000 - free_gib) * 2**30, free_gib * 2**30))
+    give_disk(free_gib)
 
     home = seen(browser)
 
@@ -437,16 +469,6 @@ def queries_of(client: Client, query: str = "?period=30") -> list[str]:
     with CaptureQueriesContext(connection) as queries:
         assert client.get(HOME + query).status_code == 200
     return [found["sql"] for found in queries]
-
-
-@pytest.fixture
-def viewer() -> Client:
-    """Whose rights have to be looked up: the most queries a page can take."""
-    user = make_user("victor", is_staff=True)
-    user.user_permissions.add(Permission.objects.get(codename="view_audiorecord"))
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def test_no_more_than_fifteen_queries_however_much_there_is(viewer: Client) -> None:
