@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -30,11 +31,12 @@ class Rebuilt:
         self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
 
 
-def rebuild(records: QuerySet[AudioRecord], *, by: By, now: datetime, dry_run: bool = False) -> Rebuilt:
+def rebuild(records: QuerySet[AudioRecord], *, by: By, clock: Callable[[], datetime], dry_run: bool = False) -> Rebuilt:
     """Parse the saved answer of each record again. Each record is a transaction of its own: an archive is not held up by one of them.
 
     Passes over records without a transcript (`not_transcribed`), without a saved answer (`no_payload`), and answers that can't be parsed
-    (`unreadable`); those keep what they have.
+    (`unreadable`); those keep what they have. The clock is asked for each record: an archive takes hours, and what is journaled as of long ago is
+    not counted (records.operations.tally).
     """
     report = Rebuilt()
     for pk in list(records.order_by("pk").values_list("pk", flat=True)):
@@ -54,14 +56,14 @@ def rebuild(records: QuerySet[AudioRecord], *, by: By, now: datetime, dry_run: b
         except ProviderError:
             report.pass_over("unreadable")
             continue
-        if dry_run or _replace(record, rows, by=by, now=now):
+        if dry_run or _replace(record, rows, by=by, clock=clock):
             report.changed += 1
         else:
             report.pass_over("changed_meanwhile")
     return report
 
 
-def _replace(record: AudioRecord, rows: dict[str, Structure | Text], *, by: By, now: datetime) -> bool:
+def _replace(record: AudioRecord, rows: dict[str, Structure | Text], *, by: By, clock: Callable[[], datetime]) -> bool:
     """Move the links to the new rows, if the record is still as it was read; the old rows go."""
     assert record.recognition_id is not None
     assert record.structure_id is not None
@@ -69,8 +71,9 @@ def _replace(record: AudioRecord, rows: dict[str, Structure | Text], *, by: By, 
         pk=record.pk, state=record.state, recognition_id=record.recognition_id, structure_id=record.structure_id
     )
     with transaction.atomic():
-        if not unchanged.update(updated=now, **{f"{link}_id": row.pk for link, row in rows.items()}):
+        if not unchanged.update(updated=clock(), **{f"{link}_id": row.pk for link, row in rows.items()}):
             return False
+        now = clock()  # only now is the record ours: it may have been waited for
         for row in rows.values():
             row.save(force_insert=True)
         Structure.objects.filter(pk__in=[record.structure_id]).delete()

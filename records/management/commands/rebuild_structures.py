@@ -36,7 +36,7 @@ class Command(BaseCommand):
             records = records.filter(recognition__provider=provider)
         if outdated:
             records = records.filter(structure__version__lt=formats.VERSION)
-        report = rebuild(records, by=By(Origin.COMMAND), now=timezone.now(), dry_run=dry_run)
+        report = rebuild(records, by=By(Origin.COMMAND), clock=timezone.now, dry_run=dry_run)
         self.stdout.write(f"{'would be rebuilt' if dry_run else 'rebuilt'}: {report.changed}")
         for reason, count in report.passed_over.items():
             self.stdout.write(f"passed over, {reason}: {count}")

@@ -14,6 +14,7 @@ from recognition.contract import Transcript, Utterance
 from recognition.models import Recognition
 from recognition.operations import keep_payload
 from records.models import AudioRecord, Structure, Text
+from records.operations import tally
 from records.states import State
 from tests.factories import make_record, make_user
 from tests.fakes.provider import ScriptedProvider, payload_of
@@ -50,6 +51,23 @@ def test_texts_and_structures_come_from_the_saved_answer_without_the_network(tra
     assert (record.state, scripted.calls) == (State.DONE, [])
     assert (Structure.objects.count(), Text.objects.count()) == (1, 1)
     assert [(event.outcome, event.origin) for event in record.events.all()] == [("rebuilt", "command")]
+
+
+def test_what_is_rebuilt_hours_later_is_journaled_as_of_then_and_counted(transcribed, scripted, clock, monkeypatch):
+    other = make_record(State.DONE, now=clock.now)
+    keep_payload(other.recognition, payload_of(SAID), now=clock.now)
+    parse = scripted.parse
+
+    def take_hours(*arguments):
+        tally.settle(now=clock.step(hours=5))
+        return parse(*arguments)
+
+    monkeypatch.setattr(scripted, "parse", take_hours)
+    monkeypatch.setattr("django.utils.timezone.now", clock)
+
+    assert rebuild() == "rebuilt: 2\n"
+
+    assert sum(kind.runs for kind in tally.counted() if kind.outcome == "rebuilt") == 2
 
 
 WHISPER = {
