@@ -215,17 +215,21 @@ def _token(function: object, *arguments: object, **options: object) -> str:
 
 
 def keep_house() -> None:
-    """Tidy up, about once a minute. Runs in the one worker without a seat, so that it never waits behind an hour of recognition."""
-    from records.operations import housekeeping
+    """Tidy up, about once a minute. Runs in the one worker without a seat, so that it never waits behind an hour of recognition.
+
+    What fails keeps nothing else from being done, and what takes long comes last.
+    """
+    from records.operations import housekeeping, tally
     from transcriber.signin import leftovers
 
     housekeeping_begun.count()
     try:
-        housekeeping.sweep(now=timezone.now())
-        leftovers.clear(now=timezone.now())
-    except Exception as error:
-        logger.error("housekeeping failed (%s); it is tried again in a minute\n%s", type(error).__name__, _place(error))
-        connections.close_all()
+        for chore in (tally.settle, leftovers.clear, housekeeping.sweep):
+            try:
+                chore(now=timezone.now())
+            except Exception as error:
+                logger.error("housekeeping failed (%s); it is tried again in a minute\n%s", type(error).__name__, _place(error))
+                connections.close_all()
     finally:
         housekeeping_ended.count()
 

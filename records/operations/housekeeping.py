@@ -15,7 +15,6 @@ from django.core.files.storage import Storage, default_storage
 from recognition.models import Recognition
 from recognition.operations import work_off_removals
 from records.models import AudioRecord, File
-from records.operations.tally import settle
 from records.pipeline.scratch import scratch_root
 from records.storage import INCOMING
 
@@ -39,7 +38,6 @@ def sweep(*, now: datetime, shard: int | None = None) -> int:
     for folder, known in ((f"records/{shard:02x}", _known_files), (f"payloads/{shard:02x}", _known_payloads)):
         removed += _remove_orphans(default_storage, folder, known, now=now)
     work_off_removals(now=now)
-    settle(now=now)
     if removed:
         logger.info("housekeeping removed %d left-over files", removed)
     return removed

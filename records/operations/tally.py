@@ -6,28 +6,38 @@ record that is removed are added before they go. So every process on every machi
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
-from django.db import transaction
-from django.db.models import BigIntegerField, Case, Count, F, QuerySet, Subquery, Sum, Value, When
+from django.db import connection, transaction
+from django.db.models import BigIntegerField, Case, Count, QuerySet, Subquery, Sum, Value, When
 from django.db.models.functions import Coalesce
 
 from records import history
+from records.history import NEVER
 from records.models import AudioRecord, JournalQuarter, RecordEvent, Tally, TallyMark
+from records.models.base import new_id
 from records.models.journal_quarter import quarter_of
 
 SETTLED_AFTER = timedelta(minutes=10)
-"""Rows of the journal older than that are all committed, as far as the clocks of the machines agree to within it."""
+"""Rows of the journal older than that are all committed, as far as the clocks of the machines agree to within it, and as far as nobody writes a row
+whose `created` he read so long before he commits. What is committed later still is in no count: on PostgreSQL an act of a person that waits so long
+for the rows it is to change (records.operations.control)."""
+
+SLICE = 10_000
+"""So many rows are added in one transaction: nobody else can write into SQLite meanwhile, and no record be removed."""
+PAUSE_S = 0.15
+"""Between two of them: who waits for the lock of SQLite asks for it every tenth of a second."""
 
 BOUNDS_MS = (100, 500, 1_000, 5_000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 14_400_000)
 """How long a run lasted is kept as the smallest of these that it did not exceed."""
 LONGER = -1
 
 THE_ONE = uuid.UUID(int=1)
-NEVER = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -51,20 +61,30 @@ def counted() -> list[Counted]:
     return [Counted(*row) for row in Tally.objects.order_by().values_list(*FIELDS).union(_kinds(fresh), all=True)]
 
 
-def settle(*, now: datetime) -> None:
-    """Add what has settled to the tallies. Meant to be called every minute or so; now and then there is something to do."""
+def settle(*, now: datetime, patience_s: float = 5.0) -> None:
+    """Add what has settled to the tallies, and go on with it at the next call where that takes longer than `patience_s`. Meant to be called every
+    minute or so; now and then there is something to do."""
     until = now - SETTLED_AFTER
     if TallyMark.objects.filter(pk=THE_ONE, until__gt=until - SETTLED_AFTER).exists():
         return
-    with transaction.atomic():
-        mark = hold_mark()
-        if mark.until >= until:
-            return
-        settled = RecordEvent.objects.filter(created__gte=mark.until, created__lt=until)
-        _add(_kinds(settled), now=now)
-        _add_by_quarter(settled, now=now)
-        JournalQuarter.objects.filter(quarter__lt=quarter_of(now - history.KEPT)).delete()
-        TallyMark.objects.filter(pk=mark.pk).update(until=until, updated=now)
+    stop_at = time.monotonic() + patience_s
+    while _settle_slice(until, now=now) and time.monotonic() < stop_at:
+        time.sleep(PAUSE_S)
+    JournalQuarter.objects.filter(quarter__lt=quarter_of(now - history.KEPT)).delete()
+
+
+@transaction.atomic
+def _settle_slice(until: datetime, *, now: datetime) -> bool:
+    """Move the mark over the next SLICE rows (and any that were written in the same instant as the first of them); says whether there are more."""
+    mark = hold_mark()
+    if mark.until >= until:
+        return False
+    settled = RecordEvent.objects.filter(created__gte=mark.until, created__lt=until)
+    following = settled.order_by("created").values_list("created", flat=True)[SLICE : SLICE + 1].first()
+    end = until if following is None else max(following, mark.until + timedelta.resolution)
+    _add_up(settled.filter(created__lt=end), now=now)
+    TallyMark.objects.filter(pk=mark.pk).update(until=end, updated=now)
+    return end < until
 
 
 def hold_mark() -> TallyMark:
@@ -79,9 +99,7 @@ def hold_mark() -> TallyMark:
 
 def count_in(record: AudioRecord, mark: TallyMark, *, now: datetime) -> None:
     """Add the rows of a record that is about to be removed, as far as they are not counted yet."""
-    fresh = RecordEvent.objects.filter(record=record, created__gte=mark.until)
-    _add(_kinds(fresh), now=now)
-    _add_by_quarter(fresh, now=now)
+    _add_up(RecordEvent.objects.filter(record=record, created__gte=mark.until), now=now)
 
 
 FIELDS = ("step", "outcome", "origin", "up_to_ms", "runs", "duration_ms")
@@ -104,18 +122,26 @@ def _kinds(events: QuerySet[RecordEvent]) -> QuerySet[RecordEvent, tuple[str, st
     )
 
 
-def _add(kinds: Iterable[tuple[str, str, str, int, int, int]], *, now: datetime) -> None:
-    for step, outcome, origin, up_to_ms, runs, duration_ms in kinds:
-        kind = {"step": step, "outcome": outcome, "origin": origin, "up_to_ms": up_to_ms}
-        more = {"runs": F("runs") + runs, "duration_ms": F("duration_ms") + duration_ms, "updated": now}
-        if not Tally.objects.filter(**kind).update(**more):
-            Tally.objects.create(**kind, runs=runs, duration_ms=duration_ms, created=now, updated=now)
+def _add_up(events: QuerySet[RecordEvent], *, now: datetime) -> None:
+    _add(Tally, ("step", "outcome", "origin", "up_to_ms"), ("runs", "duration_ms"), _kinds(events), now=now)
+    recent = history.quarters(events.filter(created__gte=now - history.KEPT))
+    _add(JournalQuarter, ("quarter", "step", "outcome", "up_to_ms"), ("runs", "recorded_ms"), recent, now=now)
 
 
-def _add_by_quarter(events: QuerySet[RecordEvent], *, now: datetime) -> None:
-    recent = events.filter(created__gte=now - history.KEPT)
-    for quarter, step, outcome, up_to_ms, runs, recorded_ms in history.quarters(recent):
-        kind = {"quarter": quarter, "step": step, "outcome": outcome, "up_to_ms": up_to_ms}
-        more = {"runs": F("runs") + runs, "recorded_ms": F("recorded_ms") + recorded_ms, "updated": now}
-        if not JournalQuarter.objects.filter(**kind).update(**more):
-            JournalQuarter.objects.create(**kind, runs=runs, recorded_ms=recorded_ms, created=now, updated=now)
+def _add(
+    model: type[Tally | JournalQuarter], kind: Iterable[str], sums: Iterable[str], rows: Iterable[tuple[Any, ...]], *, now: datetime
+) -> None:
+    """Add to the sums of each kind, or begin them. What Django's `bulk_create` would do on a conflict is to replace them."""
+    table, columns = model._meta.db_table, ("id", "created", "updated", *kind, *sums)
+    more = (f"{name} = {table}.{name} + excluded.{name}" for name in sums)
+    sql = (
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(['%s'] * len(columns))}) "  # noqa: S608 - names alone
+        f"ON CONFLICT ({', '.join(kind)}) DO UPDATE SET updated = excluded.updated, {', '.join(more)}"
+    )
+    of = {field.name: field for field in model._meta.concrete_fields}
+    values = [
+        [of[name].get_db_prep_save(value, connection) for name, value in zip(columns, (new_id(), now, now, *row), strict=True)]
+        for row in rows
+    ]
+    with connection.cursor() as cursor:
+        cursor.executemany(sql, values)

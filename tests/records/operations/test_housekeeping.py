@@ -14,12 +14,15 @@ from django.utils import timezone
 
 from recognition import operations as recognitions
 from recognition.models import Recognition
+from records.models import RecordEvent, Tally
 from records.operations import housekeeping
 from records.pipeline.acquire import acquire
 from records.pipeline.scratch import scratch_root
 from records.pipeline.stages import STAGES
+from records.states import EventOutcome, Origin
 from records.storage import DurableFileSystemStorage
 from tests.factories import make_record
+from transcriber.seats import keep_house
 
 pytestmark = pytest.mark.django_db
 
@@ -105,6 +108,24 @@ def test_all_shards_have_their_turn_within_hours():
     start = datetime(2026, 1, 1, tzinfo=UTC)
     minutes = [int((start + timedelta(minutes=n)).timestamp() // 60) % housekeeping.SHARDS for n in range(housekeeping.SHARDS)]
     assert sorted(minutes) == list(range(housekeeping.SHARDS))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_journal_is_added_up_whatever_becomes_of_the_sweep(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Storage that is away for days would leave a backlog."""
+
+    def is_away(folder: str) -> tuple[list[str], list[str]]:
+        raise ConnectionError
+
+    written = timezone.now() - timedelta(hours=1)
+    RecordEvent.objects.create(record=make_record(now=written), created=written, outcome=EventOutcome.RESUMED, origin=Origin.ADMIN)
+    monkeypatch.setattr("transcriber.seats.connections.close_all", lambda: None)
+    if fails:
+        monkeypatch.setattr(default_storage, "listdir", is_away)
+
+    keep_house()
+
+    assert [kind.runs for kind in Tally.objects.all()] == [1]
 
 
 def test_nothing_to_do_is_nothing_done():

@@ -8,9 +8,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from records.models import AudioRecord, RecordEvent, Tally
+from records import history
+from records.models import AudioRecord, JournalQuarter, RecordEvent, Tally, TallyMark
 from records.operations import tally
-from records.operations.housekeeping import sweep
 from records.operations.removal import remove
 from records.states import EventOutcome, Origin
 from tests.factories import make_record
@@ -81,13 +81,43 @@ def test_to_settle_twice_counts_nothing_twice(clock):
     assert [kind.runs for kind in Tally.objects.all()] == [1]
 
 
-def test_the_housekeeping_settles(clock):
-    write(make_record(now=clock.now), created=clock.now)
+def test_a_backlog_is_worked_off_little_by_little(clock, monkeypatch):
+    """Each step adds a bounded number of rows, and whoever asks between two steps is told the same; rows of one instant stay together."""
+    monkeypatch.setattr(tally, "SLICE", 5)
+    record = make_record(now=clock.now)
+    edges = [clock.now.replace(minute=0, second=0) + timedelta(hours=hours) for hours in range(0, 40, 4)]
+    for number in range(43):
+        if not 20 <= number < 28:  # nine of one instant
+            clock.step(minutes=number % 7, microseconds=1)
+        write(record, created=clock.now, step=KINDS[number % 3][0], ms=1000 * number)
     clock.step(hours=1)
+    expected, told = counts(), history.spans(edges)
 
-    sweep(now=clock.now)
+    added, settled = [], 0
+    while not TallyMark.objects.filter(until=clock.now - tally.SETTLED_AFTER).exists():
+        tally.settle(now=clock.now, patience_s=0)
+        assert counts() == expected
+        assert history.spans(edges) == told
+        before, settled = settled, sum(Tally.objects.values_list("runs", flat=True))
+        added.append(settled - before)
+        assert sum(JournalQuarter.objects.values_list("runs", flat=True)) == settled
 
-    assert [kind.runs for kind in Tally.objects.all()] == [1]
+    assert added == [5, 5, 5, 4, 9, 5, 5, 5]
+
+
+def test_what_is_added_costs_no_more_where_there_are_more_kinds(clock):
+    record = make_record(now=clock.now)
+    asked = []
+    for kinds in (1, 60):
+        for number in range(kinds):
+            write(record, created=clock.now, ms=2**number % 10**7 + number)
+        clock.step(hours=1)
+        with CaptureQueriesContext(connection) as queries:
+            tally.settle(now=clock.now)
+        asked.append(len(queries))
+
+    assert asked[1] <= asked[0]
+    assert counts() == {("poll", "advanced"): 61}
 
 
 @pytest.mark.parametrize(
