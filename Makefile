@@ -50,7 +50,7 @@ check: dev
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -p no:cacheprovider tests/architecture/test_locks.py
 	@set -e; data=$$(mktemp -d); trap 'rm -rf "$$data"' EXIT; touch "$$data/none.toml"; unset DATABASE_URL; \
-	export TRANSCRIBER_DATA="$$data" TRANSCRIBER_CONFIG="$$data/none.toml" TRANSCRIBER_WEB_HTTPS=true TRANSCRIBER_WEB_ALLOWED_HOSTS=example.org; \
+	export TRANSCRIBER_DATA="$$data" TRANSCRIBER_CONFIG="$$data/none.toml" TRANSCRIBER_WEB_HTTPS=true TRANSCRIBER_WEB_PROXIES=1 TRANSCRIBER_WEB_ALLOWED_HOSTS=example.org; \
 	set -x; $(BIN)/python manage.py makemigrations --check --dry-run; \
 	$(BIN)/python manage.py check --deploy --fail-level WARNING
 

@@ -115,5 +115,33 @@ def check_sign_in(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
     ]
 
 
+@register(Tags.security)
+def check_proxies(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
+    web = settings.TRANSCRIBER.web
+    if not web.https or web.proxies:
+        return []
+    return [
+        checks.Warning(
+            "With [web] https and proxies = 0 visitors can't be told apart: nobody who tries one password with many names is slowed down.",
+            hint="Set [web] proxies to the number of proxies in front that add to X-Forwarded-For.",
+            id="transcriber.W003",
+        )
+    ]
+
+
+@register(Tags.security)
+def check_newcomers(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
+    signin = settings.TRANSCRIBER.signin
+    if not signin.provider or not signin.create_users or signin.users:
+        return []
+    return [
+        checks.Warning(
+            "Everybody whom [signin] provider lets through becomes a user and may send recordings, which may cost money.",
+            hint="Name in [signin] users the groups that may sign in, or set create_users = false.",
+            id="transcriber.W004",
+        )
+    ]
+
+
 def _minutes(span: Any) -> str:
     return f"{span.total_seconds() / 60:g} min"

@@ -17,6 +17,7 @@ import pytest
 from axes.models import AccessAttempt, AccessLog
 from django.contrib.auth.models import Permission, User
 from django.contrib.sessions.models import Session
+from django.core.checks import Tags, run_checks
 from django.core.management import call_command
 from django.db import connection
 from django.db.models import F
@@ -69,6 +70,11 @@ def test_wrong_passwords_are_free_at_first(owner: User) -> None:
         response = attempt()
         assert response.status_code == 200
         assert "correct username and password" in response.content.decode()
+        assert ".errornote { display: none; }" in response.content.decode(), "it is announced as the error below, and there is none below"
+
+
+def test_what_is_missing_is_announced(owner: User) -> None:
+    assert ".errornote { display: none; }" not in attempt(password="").content.decode()
 
 
 def test_then_one_waits_and_is_told_how_long(owner: User) -> None:
@@ -173,6 +179,62 @@ def test_many_at_once_do_not_get_around_it(owner: User) -> None:
     assert sorted(answers) == [200] + [429] * 7
 
 
+GUESSES = 12
+
+
+def at_once(guess: Callable[[int], int]) -> list[int]:
+    """The statuses that as many answers have, to guesses that set out together."""
+    answers: list[int] = []
+    ready = threading.Barrier(GUESSES)
+
+    def run(number: int) -> None:
+        try:
+            connection.ensure_connection()
+            ready.wait(60)
+            answers.append(guess(number))
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run, args=[number]) for number in range(GUESSES)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sorted(answers)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("https", [False, True], ids=["address known", "address unknown"])
+def test_nor_do_they_where_nobody_has_failed_before(owner: User, settings: Any, https: bool) -> None:
+    settings.TRANSCRIBER = replace(settings.TRANSCRIBER, web=replace(settings.TRANSCRIBER.web, https=https))
+
+    answers = at_once(lambda number: attempt().status_code)
+
+    assert answers == [200] * attempts.FREE_PER_PAIR + [429] * (GUESSES - attempts.FREE_PER_PAIR)
+    row = AccessAttempt.objects.get()
+    assert (row.ip_address, row.failures_since_start) == (None if https else ELSEWHERE, attempts.FREE_PER_PAIR)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("spread", ["names", "addresses"])
+def test_nor_do_they_with_many_names_or_from_many_addresses(owner: User, monkeypatch: pytest.MonkeyPatch, spread: str) -> None:
+    monkeypatch.setattr(attempts, "FREE_PER_ADDRESS", 3)
+    monkeypatch.setattr(attempts, "FREE_PER_NAME", 3)
+
+    def guess(number: int) -> int:
+        response = attempt(name=f"name{number}") if spread == "names" else attempt(address=f"198.51.100.{number}")
+        return int(response.status_code)
+
+    assert at_once(guess) == [200] * 3 + [429] * (GUESSES - 3)
+
+
+def test_a_refused_guess_leaves_no_row(owner: User) -> None:
+    for number in range(attempts.FREE_PER_ADDRESS + 3):
+        attempt(name=f"name{number}")
+
+    assert AccessAttempt.objects.count() == attempts.FREE_PER_ADDRESS
+
+
 @pytest.mark.django_db(transaction=True)
 def test_many_people_sign_in_at_once(owner: User) -> None:
     """Each writes; on SQLite they take turns."""
@@ -264,6 +326,13 @@ def test_the_mark_can_not_be_made_up(known: Client) -> None:
         ({"proxies": 1}, {"HTTP_X_FORWARDED_FOR": "made up"}, "192.0.2.1"),
         ({"proxies": 1}, {}, "192.0.2.1"),
         ({"proxies": 1}, {"HTTP_X_FORWARDED_FOR": "2001:db8:1:2:3:4:5:6"}, "2001:db8:1:2::"),
+        ({"proxies": 1}, {"HTTP_X_FORWARDED_FOR": "203.0.113.9:5678"}, "203.0.113.9"),
+        ({"proxies": 1}, {"HTTP_X_FORWARDED_FOR": "10.0.0.1:1, 203.0.113.9:5678"}, "203.0.113.9"),
+        ({"proxies": 1}, {"HTTP_X_FORWARDED_FOR": "[2001:db8:1:2:3:4:5:6]:443"}, "2001:db8:1:2::"),
+        ({"proxies": 1}, {"HTTP_X_FORWARDED_FOR": "[2001:db8:1:2:3:4:5:6]"}, "2001:db8:1:2::"),
+        ({"proxies": 1}, {"HTTP_X_FORWARDED_FOR": "2001:db8::1"}, "2001:db8::"),
+        ({"proxies": 1}, {"HTTP_X_FORWARDED_FOR": "::ffff:203.0.113.9"}, "203.0.113.9"),
+        ({"proxies": 1}, {"HTTP_X_FORWARDED_FOR": "made up:80"}, "192.0.2.1"),
         ({}, {"REMOTE_ADDR": "::ffff:192.0.2.9"}, "192.0.2.9"),
         ({}, {"REMOTE_ADDR": ""}, None),
     ],
@@ -417,6 +486,31 @@ def test_a_provider_without_encryption_is_warned_of(settings: Any, provider: str
     settings.TRANSCRIBER = replace(settings.TRANSCRIBER, signin=replace(settings.TRANSCRIBER.signin, provider=provider))
 
     assert [problem.id for problem in check_sign_in(None)] == ["transcriber.W002"] * found
+
+
+@pytest.mark.parametrize(
+    ("web", "found"), [({}, 0), ({"proxies": 1}, 0), ({"https": True, "proxies": 1}, 0), ({"https": True, "proxies": 0}, 1)]
+)
+def test_a_proxy_that_is_not_counted_is_warned_of(settings: Any, web: dict[str, Any], found: int) -> None:
+    settings.TRANSCRIBER = replace(settings.TRANSCRIBER, web=replace(settings.TRANSCRIBER.web, **web))
+
+    assert [problem.id for problem in run_checks(tags=[Tags.security])] == ["transcriber.W003"] * found
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [
+        ({}, 0),
+        ({"provider": "https://id.example.org"}, 1),
+        ({"provider": "https://id.example.org", "superusers": ("admins",), "staff": ("operators",)}, 1),
+        ({"provider": "https://id.example.org", "users": ("people",)}, 0),
+        ({"provider": "https://id.example.org", "create_users": False}, 0),
+    ],
+)
+def test_a_provider_that_lets_everybody_in_is_warned_of(settings: Any, keys: dict[str, Any], found: int) -> None:
+    settings.TRANSCRIBER = replace(settings.TRANSCRIBER, signin=replace(settings.TRANSCRIBER.signin, **keys))
+
+    assert [problem.id for problem in run_checks(tags=[Tags.security])] == ["transcriber.W004"] * found
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@ out the owner of a name; so a browser in which that name has signed in before (a
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import logging
 import math
+import re
 import secrets
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -23,7 +25,7 @@ from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.core import signing
-from django.db import IntegrityError, transaction
+from django.db import connection, transaction
 from django.db.models import F, Max, Q, Sum
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -56,7 +58,7 @@ class Attempts(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships no type
         browser = known_browser(request, name)
         row = {"username": name, "ip_address": request.axes_ip_address, "user_agent": browser}
         with transaction.atomic():
-            list(AccessAttempt.objects.select_for_update().filter(**row))  # one after the other, where several come at once
+            _one_after_the_other(row)
             wait = self._wait(row, now)
             if wait > timedelta(0):
                 request.retry_after = wait
@@ -73,11 +75,7 @@ class Attempts(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships no type
             return
         if rows.update(failures_since_start=F("failures_since_start") + 1, attempt_time=now):
             return
-        try:
-            with transaction.atomic():
-                AccessAttempt.objects.create(**row, failures_since_start=1)
-        except IntegrityError:  # somebody was first
-            rows.update(failures_since_start=F("failures_since_start") + 1, attempt_time=now)
+        AccessAttempt.objects.create(**row, failures_since_start=1)
 
     def _wait(self, row: dict[str, Any], now: datetime) -> timedelta:
         """Until the next attempt may be made; nothing or less: it may."""
@@ -120,6 +118,21 @@ class Attempts(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships no type
         return forget(now=timezone.now())
 
 
+def _one_after_the_other(row: dict[str, Any]) -> None:
+    """Until the transaction ends nobody else counts what is counted together with this row. What has no row yet can't be locked by its row, so on
+    PostgreSQL it is the name and the address that are; SQLite has one writer anyhow."""
+    if connection.vendor != "postgresql":
+        return
+    if row["user_agent"]:
+        counted = [f"browser {row['user_agent']}"]
+    else:
+        counted = [f"name {row['username']}", *([f"address {row['ip_address']}"] if row["ip_address"] else [])]
+    keys = (hashlib.blake2b(what.encode(), digest_size=8).digest() for what in counted)
+    with connection.cursor() as cursor:
+        for key in sorted(int.from_bytes(key, signed=True) for key in keys):  # in one order, or two could wait for each other
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [key])
+
+
 def pause(number: int, free: int) -> timedelta:
     """What must lie between the last attempt and the next, after so many."""
     if number < free:
@@ -153,8 +166,9 @@ def address(request: HttpRequest) -> str | None:
 
 
 def _network(written: str) -> str | None:
+    bare = re.sub(r"^\[(.*)\](:\d+)?$|^([^:]*):\d+$", r"\1\3", written.strip())  # some proxies add the port
     try:
-        found = ipaddress.ip_address(written.strip().strip("[]"))
+        found = ipaddress.ip_address(bare)
     except ValueError:
         return None
     if isinstance(found, ipaddress.IPv4Address):
