@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from html import unescape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -16,15 +19,18 @@ import pytest
 import requests
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.contrib.auth.models import Group, User
+from django.contrib.sessions.models import Session
+from django.utils import timezone
 
 from tests.acceptance.browser import PATIENCE, chromium, scrolls_sideways, violations, visitor
 from tests.acceptance.conftest import MakeService
+from tests.acceptance.service import wait_for
 from tests.factories import make_user
 from tests.fakes.openid_provider import OpenIDProvider
 from transcriber.config import SignIn
 from transcriber.signin import provider as provider_module
 from transcriber.signin.models import Identity
-from transcriber.signin.views import BACKEND
+from transcriber.signin.views import BACKEND, RETURN_WITHIN_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("openid_provider")]
 
@@ -520,7 +526,105 @@ def test_a_provider_that_is_away(site: Site, person: Person) -> None:
         assert told(answer, person) == away
 
         provider.start()
+        provider_module.forget()
         assert person.sign_in("paul", "/api/v1/docs/").headers["Location"] == "/api/v1/docs/"
+
+
+class Failing:
+    """A provider that answers with an error, and not before it may."""
+
+    def __init__(self) -> None:
+        self.asked, self.may_answer = threading.Semaphore(0), threading.Event()
+        self.times = 0
+        told = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                told.times += 1
+                told.asked.release()
+                told.may_answer.wait(60)
+                self.send_error(503)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self._thread = threading.Thread(target=self.server.serve_forever)
+
+    def __enter__(self) -> Failing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.may_answer.set()
+        self.server.shutdown()
+        self._thread.join()
+        self.server.server_close()
+
+
+@pytest.mark.parametrize(("remembered", "times"), [(3600, 1), (-1, 3)])
+def test_a_provider_that_failed_is_not_asked_again_at_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch, remembered: int, times: int
+) -> None:
+    monkeypatch.setattr(provider_module, "AWAY_FOR_S", remembered)
+    with Failing() as failing:
+        failing.may_answer.set()
+        site.configure(provider=failing.url)
+        for _ in range(3):
+            person = Person(site.url)
+            assert told(person.get("/signin/", follow=False), person) == "Acme does not answer at the moment. Try again in a while."
+
+        assert failing.times == times
+
+
+def test_one_waits_for_a_provider_that_hangs_and_the_others_do_not(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider_module, "PATIENCE_S", 0)
+    monkeypatch.setattr(provider_module, "TIMEOUT_S", (60, 60))
+    first = Person(site.url)
+    answers: list[requests.Response] = []
+    with Failing() as failing:
+        site.configure(provider=failing.url)
+        asking = threading.Thread(target=lambda: answers.append(first.get("/signin/", follow=False)))
+        asking.start()
+        assert failing.asked.acquire(timeout=60)
+
+        other = Person(site.url)
+        assert told(other.get("/signin/", follow=False), other) == "Acme does not answer at the moment. Try again in a while."
+        assert not answers
+
+        failing.may_answer.set()
+        asking.join()
+        assert failing.times == 1
+
+
+def test_a_stranger_who_sets_out_and_does_not_come_back_is_soon_forgotten(site: Site, person: Person) -> None:
+    person.begin()
+
+    assert Session.objects.get().expire_date <= timezone.now() + timedelta(seconds=RETURN_WITHIN_S)
+
+
+@pytest.mark.parametrize("how", ["provider", "password"])
+def test_a_session_lasts_as_long_as_any_however_they_come_in(site: Site, person: Person, settings: Any, how: str) -> None:
+    make_user("owner", password="right horse battery staple", is_staff=True)
+    address = person.begin()
+    if how == "provider":
+        person.get(person.agree(address, "karl"), follow=False)
+    else:
+        person.get(LOGIN)
+        token = person.browser.cookies["csrftoken"]
+        form = {"username": "owner", "password": "right horse battery staple", "csrfmiddlewaretoken": token}
+        person.browser.post(f"{site.url}{LOGIN}", data=form, allow_redirects=False, timeout=60)
+
+    assert person.is_in()
+    assert Session.objects.get().expire_date > timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE - 3600)
+
+
+def test_one_who_is_signed_in_and_sets_out_again_stays_so(site: Site, person: Person, settings: Any) -> None:
+    person.sign_in("karl")
+    person.begin()
+
+    assert Session.objects.get().expire_date > timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE - 3600)
 
 
 def test_an_address_where_no_provider_is(site: Site, person: Person) -> None:
@@ -534,20 +638,21 @@ def test_an_address_where_no_provider_is(site: Site, person: Person) -> None:
 
 def test_a_real_service_starts_without_its_provider_and_signs_in_once_it_is_there(make_service: MakeService) -> None:
     with OpenIDProvider() as provider:
-        pass
-    service = make_service(
-        TRANSCRIBER_PIPELINE_WORKERS="0",
-        TRANSCRIBER_SIGNIN_PROVIDER=f"{provider.url}/",
-        TRANSCRIBER_SIGNIN_CLIENT_ID="transcriber",
-        TRANSCRIBER_SIGNIN_CLIENT_SECRET="s3cret",
-        TRANSCRIBER_SIGNIN_SUPERUSERS="admins",
-    )
-    service.start("serve")
-    person = Person(service.url)
-    answer = person.get("/signin/", follow=False)
-    assert told(answer, person) == "OpenID Connect does not answer at the moment. Try again in a while."
+        provider.stop()
+        service = make_service(
+            TRANSCRIBER_PIPELINE_WORKERS="0",
+            TRANSCRIBER_SIGNIN_PROVIDER=f"{provider.url}/",
+            TRANSCRIBER_SIGNIN_CLIENT_ID="transcriber",
+            TRANSCRIBER_SIGNIN_CLIENT_SECRET="s3cret",
+            TRANSCRIBER_SIGNIN_SUPERUSERS="admins",
+        )
+        service.start("serve")
+        person = Person(service.url)
+        answer = person.get("/signin/", follow=False)
+        assert told(answer, person) == "OpenID Connect does not answer at the moment. Try again in a while."
 
-    with provider:
+        provider.start()
+        wait_for(lambda: person.get("/signin/", follow=False).headers["Location"].startswith(provider.url), within=60)
         provider.tell("quentin", groups=["admins"])
         answer = person.sign_in("quentin", "/admin/records/audiorecord/")
 

@@ -1,6 +1,7 @@
 """A real OpenID Connect provider in a process of its own, on loopback: oidc-provider-mock, made to insist on PKCE.
 
-`python -m tests.fakes.openid_provider PORT` (0: any that is free) writes the port once it listens. Who is asked for may be anybody: the page takes any name, and `tell` says what is claimed of them.
+`python -m tests.fakes.openid_provider PORT` writes a line once it listens. Who is asked for may be anybody: the page takes any name, and `tell`
+says what is claimed of them.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,10 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class OpenIDProvider:
-    """A context. `stop` and `start` make it go away and come back at the same address."""
+    """A context. `stop` and `start` make it go away and come back at the same address, which is kept for it all the while: in between
+    connections to it are refused, and nobody else can get it."""
 
     def __init__(self) -> None:
         self.port = 0
+        self._place: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -30,11 +34,15 @@ class OpenIDProvider:
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> OpenIDProvider:
+        self._place = bound_to(0)
+        self.port = self._place.getsockname()[1]
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        if self._place is not None:
+            self._place.close()
 
     def start(self) -> None:
         self._process = subprocess.Popen(
@@ -46,7 +54,7 @@ class OpenIDProvider:
             env={**os.environ, "AUTHLIB_INSECURE_TRANSPORT": "1"},
         )
         assert self._process.stdout is not None
-        self.port = int(self._process.stdout.readline())
+        assert self._process.stdout.readline() == b"listening\n", "it did not start"
 
     def stop(self) -> None:
         if self._process is not None:
@@ -59,6 +67,14 @@ class OpenIDProvider:
     def tell(self, subject: str, **claims: object) -> None:
         """What it claims of somebody from now on, beside the subject."""
         requests.put(f"{self.url}/users/{subject}", json=claims, timeout=60).raise_for_status()
+
+
+def bound_to(port: int) -> socket.socket:
+    """A socket that shares its port with those alone that are made here; 0: any that is free."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    made.bind(("127.0.0.1", port))
+    return made
 
 
 def insist_on_pkce(app: object) -> None:
@@ -93,9 +109,11 @@ def main(port: int) -> None:
 
     app = oidc_provider_mock.app()
     insist_on_pkce(app)
-    server = make_server("127.0.0.1", port, app, threaded=True)
-    print(server.server_port, flush=True)
-    server.serve_forever()
+    with bound_to(port) as place:
+        place.listen()
+        server = make_server("127.0.0.1", port, app, threaded=True, fd=place.fileno())
+        print("listening", flush=True)
+        server.serve_forever()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ and the checks that it leaves out: issuer, audience and lifetime of the token, a
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,10 @@ TIMEOUT_S = (5, 10)
 """To connect, and between two bytes of an answer."""
 KNOWN_FOR_S = 3600
 """How long what a provider says of itself is taken for true."""
+AWAY_FOR_S = 5
+"""How long it is not asked again after it failed to say something of itself: each time may hold a thread of the web server for `TIMEOUT_S`."""
+PATIENCE_S = 2
+"""For which others wait while one asks."""
 SKEW_S = 60
 """By which its clock may differ from ours."""
 LONGEST_SUBJECT = 255
@@ -59,7 +64,9 @@ class Provider:
     """The secret goes into a header; else into the form."""
 
 
-_known: dict[str, tuple[float, Provider]] = {}
+_known: dict[str, tuple[float, Provider | ProviderAway | NotUnderstood]] = {}
+"""By address: until when, and what it said or how it failed."""
+_asking = threading.Lock()
 
 
 def is_configured() -> bool:
@@ -69,11 +76,32 @@ def is_configured() -> bool:
 def discover() -> Provider:
     """What the configured provider says of itself. Raises ProviderAway, NotUnderstood."""
     address = settings.TRANSCRIBER.signin.provider
-    until, provider = _known.get(address, (0.0, None))
-    if provider is None or time.monotonic() > until:
-        provider = _described(address, _document(f"{address}/.well-known/openid-configuration"))
-        _known[address] = (time.monotonic() + KNOWN_FOR_S, provider)
-    return provider
+    found = _remembered(address)
+    if found is None:
+        if not _asking.acquire(timeout=PATIENCE_S):
+            raise ProviderAway("somebody else is still waiting for it")
+        try:
+            found = _remembered(address) or _ask(address)
+        finally:
+            _asking.release()
+    if isinstance(found, Provider):
+        return found
+    raise type(found)(*found.args)
+
+
+def _remembered(address: str) -> Provider | ProviderAway | NotUnderstood | None:
+    until, found = _known.get(address, (0.0, None))
+    return found if time.monotonic() < until else None
+
+
+def _ask(address: str) -> Provider | ProviderAway | NotUnderstood:
+    found: Provider | ProviderAway | NotUnderstood
+    try:
+        found = _described(address, _document(f"{address}/.well-known/openid-configuration"))
+    except (ProviderAway, NotUnderstood) as error:
+        found = type(error)(*error.args)  # without the frames that the one raised holds on to
+    _known[address] = (time.monotonic() + (KNOWN_FOR_S if isinstance(found, Provider) else AWAY_FOR_S), found)
+    return found
 
 
 def forget() -> None:

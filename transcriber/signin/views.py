@@ -44,6 +44,8 @@ def begin(request: HttpRequest) -> HttpResponse:
         return _failed(request, "away", str(error))
     except NotUnderstood as error:
         return _failed(request, "not_understood", str(error))
+    if not request.user.is_authenticated:  # anybody may leave such a row; `leftovers.keep` lets it last once they are somebody
+        request.session.set_expiry(RETURN_WITHIN_S)
     return answer
 
 
