@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -129,7 +129,7 @@ def _add_up(events: QuerySet[RecordEvent], *, now: datetime) -> None:
 
 
 def _add(
-    model: type[Tally | JournalQuarter], kind: Iterable[str], sums: Iterable[str], rows: Iterable[tuple[Any, ...]], *, now: datetime
+    model: type[Tally | JournalQuarter], kind: Sequence[str], sums: Sequence[str], rows: Iterable[tuple[Any, ...]], *, now: datetime
 ) -> None:
     """Add to the sums of each kind, or begin them. What Django's `bulk_create` would do on a conflict is to replace them."""
     table, columns = model._meta.db_table, ("id", "created", "updated", *kind, *sums)
