@@ -205,7 +205,10 @@ class ProviderError(Exception):
 
 @dataclass
 class Refused(ProviderError):
-    """Permanent: this recording will not be recognized by this provider however often it is asked."""
+    """Permanent: this recording will not be recognized by this provider however often it is asked.
+
+    `knows_us=False` where we say so ourselves, without having asked it.
+    """
 
     knows_us: bool = field(default=True, kw_only=True)
 
@@ -238,7 +241,21 @@ class OutcomeUnknown(ProviderError):
     """A paid submission may or may not have been accepted. Never repeated by itself."""
 
 
+ANSWER_GONE = frozenset({"answer_missing", "result_expired"})
+"""Codes by which `poll` says that the provider has no answer any more, or never kept one."""
+
+OPERATION_DEAD = ANSWER_GONE | {"language_unsupported", "recognition_failed", "recognition_refused", "source_unreadable"}
+"""Codes by which `poll` says that this operation will never have an answer however often it is asked: only a new recognition helps. Every other
+code leaves it open, and the operation, which may be paid for, can be asked again."""
+
+OPERATION_FORBIDDEN = "operation_forbidden"
+"""The provider tells about other operations and not about this one: with the key that it was begun with, it does."""
+
+
 __all__ = [
+    "ANSWER_GONE",
+    "OPERATION_DEAD",
+    "OPERATION_FORBIDDEN",
     "Answered",
     "Attempt",
     "Audio",

@@ -10,6 +10,9 @@ from django.core.files.base import ContentFile
 from recognition.contract import Attempt, Provider
 from recognition.models import Recognition
 
+LOOK_AMONG = 300
+"""How many of a provider's newest submissions are looked at to find others."""
+
 
 def new_recognition(*, record_id: uuid.UUID, provider: Provider, language: str, channels: int, now: datetime) -> Recognition:
     """An attempt, not saved yet, with the options frozen under which it will run."""
@@ -66,10 +69,16 @@ def read_payload(recognition: Recognition) -> bytes | None:
 
 
 def others_of(recognition: Recognition) -> list[str]:
-    """The provider's handles of two other attempts: the last that was answered, and the last that was not."""
-    others = Recognition.objects.filter(provider=recognition.provider, external_id__gt="").exclude(pk=recognition.pk).order_by("-id")
-    found = [others.exclude(payload="").first(), others.filter(payload="").first()]
-    return [other.external_id for other in found if other is not None]
+    """The provider's handles of two other attempts: the newest that was answered, and the newest that was not.
+
+    Looks at the newest records alone (an index of the provider's has them in order): where all are answered, the search for one that is not
+    would else go through the whole archive.
+    """
+    others = Recognition.objects.filter(provider=recognition.provider, external_id__gt="").exclude(pk=recognition.pk).order_by("-record_id")
+    found: dict[bool, str] = {}
+    for external_id, payload in others.values_list("external_id", "payload")[:LOOK_AMONG]:
+        found.setdefault(payload != "", external_id)
+    return [found[is_answered] for is_answered in (True, False) if is_answered in found]
 
 
 def attempt_of(recognition: Recognition, *, duration_ms: int) -> Attempt:

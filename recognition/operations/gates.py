@@ -97,6 +97,12 @@ def probe(provider: Provider, *, now: datetime) -> Wait | bool:
     return Wait(max(row.paused_until - now, timedelta(seconds=1)), row.pause_code, row.pause_text)
 
 
+def hand_on(provider: Provider, *, won_at: datetime, now: datetime) -> None:
+    """The probe that was won at that moment asked nothing of the provider: the next call may be the one."""
+    still_its = ProviderGate.objects.filter(provider=provider.name, kind="", paused_until=won_at + PROBE_EVERY)
+    still_its.update(paused_until=now)
+
+
 def _pause(provider: Provider) -> ProviderGate | None:
     return ProviderGate.objects.filter(provider=provider.name, kind="", paused_until__isnull=False).first()
 

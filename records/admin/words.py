@@ -10,6 +10,7 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext, pgettext_lazy
 
+from recognition.contract import OPERATION_FORBIDDEN
 from records.models import AudioRecord
 from records.pipeline.stages import STAGES
 from records.sentences import translated
@@ -146,6 +147,9 @@ def _halted(record: AudioRecord, step: str, *, halted_by: str, has_external_id: 
                 "The operation is dead: resuming would only ask the provider for it again. "
                 "Restart from “%(state)s” for a new recognition, which may have to be paid for."
             )
+        case HaltReason.REJECTED if record.error_code == OPERATION_FORBIDDEN:
+            text = _("Halted %(time)s ago: %(error)s")
+            advice = _("Put the cause right first (the journal tells of it). Resume then lets it go on with the step “%(step)s”.")
         case HaltReason.REJECTED:
             text = _("Halted %(time)s ago, because it was judged unfit: %(error)s")
             advice = _(

@@ -15,6 +15,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
+from recognition.contract import ANSWER_GONE, OPERATION_DEAD
 from recognition.models import Recognition
 from records.models import AudioRecord, File, Structure, Text
 from records.models.base import new_id
@@ -99,23 +100,24 @@ def halt(records: QuerySet[AudioRecord], *, by: By, now: datetime) -> Report:
     )
 
 
-ENDED_CODES = ("recognition_failed",)
-"""Codes of failed tries after which the operation stays as it is, however often it is asked."""
-
 DEAD_OPERATION = Q(
-    Q(halt_reason=HaltReason.REJECTED) | Q(halt_reason=HaltReason.EXHAUSTED, error_code__in=ENDED_CODES),
-    Exists(Recognition.objects.filter(pk=OuterRef("recognition_id"), payload="")),
+    Q(error_code__in=sorted(ANSWER_GONE)) | Exists(Recognition.objects.filter(pk=OuterRef("recognition_id"), payload="")),
     state=State.SUBMITTED,
+    halt_reason__in=[HaltReason.REJECTED, HaltReason.EXHAUSTED],
+    error_code__in=sorted(OPERATION_DEAD),
     halted_at__isnull=False,
 )
 """Halted records whose operation ended at the provider without an answer, or whose answer is gone there: resuming would only ask it again. What
-helps is a restart from `normalized`, which is a new recognition. `operation_is_dead` says the same of one record."""
+helps is a restart from `normalized`, which is a new recognition. An answer that was kept counts for nothing where the provider was asked all the
+same, which is done when its file is lost. `operation_is_dead` says the same of one record."""
 
 
 def operation_is_dead(record: AudioRecord) -> bool:
     """Whether resuming this record would only ask for an answer that will never come (see DEAD_OPERATION). Reads `record.recognition`."""
-    ended = record.halt_reason == HaltReason.REJECTED or (record.halt_reason == HaltReason.EXHAUSTED and record.error_code in ENDED_CODES)
-    return ended and record.state == State.SUBMITTED and record.recognition is not None and not record.recognition.payload
+    if record.state != State.SUBMITTED or record.halt_reason not in (HaltReason.REJECTED, HaltReason.EXHAUSTED):
+        return False
+    is_kept = record.recognition is None or bool(record.recognition.payload)
+    return record.error_code in (ANSWER_GONE if is_kept else OPERATION_DEAD)
 
 
 class NotUnconfirmed(Exception):

@@ -187,6 +187,11 @@ class Checkpoint:
         for name, value in facts.items():
             setattr(recognition, name, value)
 
+    def check(self) -> None:
+        """Raise LeaseLost where there would be nothing to write, and the record may be somebody else's by now."""
+        if not AudioRecord.objects.filter(pk=self.acquisition.record_id, acquisition_id=self.acquisition.id).exists():
+            raise LeaseLost
+
     def mark_submission(self, recognition: Recognition) -> bool:
         """Set the mark before a paid call. False if it was set already: somebody may have paid."""
         now = self.clock()

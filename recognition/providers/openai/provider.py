@@ -76,6 +76,7 @@ class OpenAIProvider:
                 "answer_missing",
                 "The server answers a request at once and keeps nothing, so there is no answer to be fetched: "
                 "restart the record from `normalized`, which is a new paid request.",
+                knows_us=False,
             )
         return self._transcribe(attempt, heartbeat)
 

@@ -86,7 +86,7 @@ class SpeechKitProvider:
         if language:
             code = language_code(language)
             if code is None:
-                raise Refused("language_unsupported", "SpeechKit does not know the language that was asked for.")
+                raise Refused("language_unsupported", "SpeechKit does not know the language that was asked for.", knows_us=False)
         else:
             code = configured_code(self._language)
             if code is None:

@@ -207,7 +207,7 @@ def _whisper_language(tag: str) -> str:
     primary = tag.replace("_", "-").split("-")[0].lower()
     code = _TO_WHISPER.get(primary, primary)
     if code not in _LANGUAGE_CODES:
-        raise Refused("language_unsupported", "Whisper does not know the language that was asked for.")
+        raise Refused("language_unsupported", "Whisper does not know the language that was asked for.", knows_us=False)
     return str(code)
 
 

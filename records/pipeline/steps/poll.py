@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from recognition import operations as recognitions
 from recognition import registry
-from recognition.contract import Misconfigured, Pending, Provider, ProviderError, Refused, TellsApart, Transcript
+from recognition.contract import OPERATION_FORBIDDEN, Misconfigured, Pending, Provider, ProviderError, Refused, TellsApart, Transcript
 from recognition.models import Recognition
 from records import formats
 from records.models import AudioRecord, Structure, Text, TextKind
@@ -64,7 +64,7 @@ def _answers_for_others(provider: Provider, recognition: Recognition, *, heartbe
 
 def _refused_alone() -> Refused:
     return Refused(
-        "operation_forbidden",
+        OPERATION_FORBIDDEN,
         "The provider answers for other recognitions and refuses to tell about this one: its id belongs to another account. "
         "If the key was changed, put the former one back and resume the record; else restart it from `normalized`, "
         "which is a new recognition.",

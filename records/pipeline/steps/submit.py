@@ -19,7 +19,7 @@ from recognition.sources import local_copy
 from records.models import AudioRecord
 from records.pipeline.heartbeat import Checkpoint, Clock, Heartbeat, LeaseLost, check_connection
 from records.pipeline.outcomes import Advance, Halt, Outcome
-from records.pipeline.steps.provider_call import NotNow, call
+from records.pipeline.steps.provider_call import UPLOAD, NotNow, Turn, call
 from records.states import HaltReason
 
 logger = logging.getLogger(__name__)
@@ -47,8 +47,8 @@ def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint,
         return _unconfirmed()
     _check_limits(provider, audio)
     try:
-        _upload(provider, recognition, audio, record=record, heartbeat=heartbeat, checkpoint=checkpoint)
-        with call(provider, "submit", record=record, heartbeat=heartbeat, clock=checkpoint.clock) as turn:
+        uploaded = _upload(provider, recognition, audio, record=record, heartbeat=heartbeat, checkpoint=checkpoint)
+        with call(provider, "submit", record=record, heartbeat=heartbeat, clock=checkpoint.clock, after=uploaded) as turn:
             heartbeat.beat()  # whoever must stop begins no paid call
             if provider.costs_money and not checkpoint.mark_submission(recognition):
                 return _unconfirmed()
@@ -64,23 +64,32 @@ def submit(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoint,
         if provider.costs_money:
             return _unconfirmed()
         raise
-    turn.worked()
+    if provider.costs_money:
+        turn.worked()
+    else:
+        turn.asked_nothing()  # an engine of our own gives an id without a look at anything: its `poll` shows
     return Advance()
 
 
 def _upload(
     provider: Provider, recognition: Recognition, audio: Audio, *, record: AudioRecord, heartbeat: Heartbeat, checkpoint: Checkpoint
-) -> None:
-    """Put the audio where the provider reads it. A copy's link is written down before, so that whoever removes the record has it removed."""
+) -> Turn | None:
+    """Put the audio where the provider reads it; the turn that this took, if it did. It says nothing of the provider, and ends no pause.
+
+    A copy's link is written down before, so that whoever removes the record has it removed.
+    """
     if isinstance(provider, MakesCopies):
         if recognition.source_uri != (link := provider.copy_of(audio)):
             checkpoint.write(recognition, source_uri=link)
     elif recognition.source_uri:
-        return
-    with call(provider, "upload", record=record, heartbeat=heartbeat, clock=checkpoint.clock) as turn:
+        return None
+    with call(provider, UPLOAD, record=record, heartbeat=heartbeat, clock=checkpoint.clock) as turn:
         source_uri = provider.upload(audio)
-    turn.worked()
-    checkpoint.write(recognition, source_uri=source_uri)
+    if recognition.source_uri != source_uri:
+        checkpoint.write(recognition, source_uri=source_uri)
+    else:
+        checkpoint.check()
+    return turn
 
 
 def _take_copy_along(recognition: Recognition, audio: Audio, *, clock: Clock) -> None:
@@ -150,10 +159,10 @@ def _check_limits(provider: Provider, audio: Audio) -> None:
     if limits.max_duration_ms is not None and duration > limits.max_duration_ms:
         hours = limits.max_duration_ms / 3_600_000
         if limits.channels_add_up:
-            raise Refused("too_long", f"The provider takes at most {hours:g} hours, summed over channels.")
-        raise Refused("too_long", f"The provider takes at most {hours:g} hours.")
+            raise Refused("too_long", f"The provider takes at most {hours:g} hours, summed over channels.", knows_us=False)
+        raise Refused("too_long", f"The provider takes at most {hours:g} hours.", knows_us=False)
     if limits.max_size is not None and audio.size > limits.max_size:
-        raise Refused("too_large", f"The provider takes at most {limits.max_size / 2**20:.0f} MiB.")
+        raise Refused("too_large", f"The provider takes at most {limits.max_size / 2**20:.0f} MiB.", knows_us=False)
 
 
 def _audio(record: AudioRecord) -> Audio:

@@ -132,7 +132,7 @@ def test_languages_are_asked_for_by_tag(asked: str, used: str, whisper: WhisperP
 def test_an_unknown_language_is_refused(whisper: WhisperProvider):
     with pytest.raises(Refused) as refused:
         whisper.options(language="tlh", channels=1)
-    assert refused.value.code == "language_unsupported"
+    assert (refused.value.code, refused.value.knows_us) == ("language_unsupported", False)
 
 
 def test_a_language_that_the_model_lacks_is_refused(whisper: WhisperProvider):

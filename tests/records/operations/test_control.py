@@ -222,7 +222,14 @@ def test_a_narrowed_and_ordered_choice_is_kept_to(now):
         (State.SUBMITTED, HaltReason.REJECTED, "recognition_refused", "", True),
         (State.SUBMITTED, HaltReason.EXHAUSTED, "recognition_failed", "", True),
         (State.SUBMITTED, HaltReason.EXHAUSTED, "provider_failed", "", False),
-        (State.SUBMITTED, HaltReason.REJECTED, "result_expired", "payloads/answer.raw", False),
+        (State.SUBMITTED, HaltReason.REJECTED, "source_unreadable", "", True),
+        (State.SUBMITTED, HaltReason.REJECTED, "operation_forbidden", "", False),
+        (State.SUBMITTED, HaltReason.REJECTED, "provider_refused", "", False),
+        (State.SUBMITTED, HaltReason.REJECTED, "code_of_somebody_elses_provider", "", False),
+        # A name that was kept, of a file that is lost: else nobody would have asked.
+        (State.SUBMITTED, HaltReason.REJECTED, "result_expired", "payloads/answer.raw", True),
+        (State.SUBMITTED, HaltReason.REJECTED, "answer_missing", "payloads/answer.raw", True),
+        (State.SUBMITTED, HaltReason.EXHAUSTED, "recognition_failed", "payloads/answer.raw", False),
         (State.SUBMITTED, HaltReason.STOPPED, "", "", False),
         (State.NORMALIZED, HaltReason.REJECTED, "too_long", "", False),
         (State.TRANSCRIBED, HaltReason.EXHAUSTED, "recognition_failed", "", False),
@@ -235,3 +242,19 @@ def test_a_dead_operation_is_known_in_a_query_and_of_one_record(state, reason, c
         record.recognition.save()
     assert AudioRecord.objects.filter(control.DEAD_OPERATION).exists() is dead
     assert control.operation_is_dead(record) is dead
+
+
+def test_a_resume_of_many_takes_what_another_key_will_bring_and_leaves_what_is_gone(now):
+    """The one is paid for and intact; the other needs a new recognition. Whoever insists may ask for that one again, too."""
+    forbidden = make_record(State.SUBMITTED, now=now, halted_at=now, halt_reason=HaltReason.REJECTED, error_code="operation_forbidden")
+    gone = make_record(State.SUBMITTED, now=now, halted_at=now, halt_reason=HaltReason.REJECTED, error_code="answer_missing")
+    assert gone.recognition is not None
+    gone.recognition.payload = "payloads/lost.raw"
+    gone.recognition.save()
+
+    report = control.resume(ALL(), by=By(Origin.ADMIN), now=now, dead_too=False)
+
+    assert (report.changed, report.passed_over) == (1, {"dead": 1})
+    forbidden.refresh_from_db()
+    assert (forbidden.halted_at, forbidden.state) == (None, State.SUBMITTED)
+    assert control.resume(ALL(), by=By(Origin.ADMIN), now=now).changed == 1

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from recognition.contract import Busy, Misconfigured, OutcomeUnknown, ProviderError, Refused, Transient
+from recognition import registry
+from recognition.contract import Audio, Busy, Misconfigured, OutcomeUnknown, ProviderError, Refused, Transient
 from recognition.models import ProviderGate, Recognition
 from recognition.operations import gates
 from recognition.operations.gates import PROBE_EVERY
 from records.models import AudioRecord
 from records.pipeline.dispatch import Worker
+from records.pipeline.heartbeat import Checkpoint
 from records.states import HaltReason, State
 from tests.conftest import Clock
 from tests.factories import make_record
@@ -33,6 +36,7 @@ def is_paused(provider: ScriptedProvider, clock: Clock) -> bool:
     ("answer", "goes_on"),
     [
         (Refused("recognition_refused", "Not this recording."), True),
+        (Refused("answer_missing", "We know without asking.", knows_us=False), False),
         (Busy("provider_busy", "Later."), True),
         (Transient("recognition_failed", "It went wrong over there.", knows_us=True), True),
         (Transient("provider_unreachable", "Nobody answers."), False),
@@ -67,10 +71,7 @@ def test_the_refusal_of_a_submission_ends_it_as_well_and_nothing_was_paid(
     record = make_record(State.NORMALIZED, now=clock.now)
     scripted.submissions = [FORBIDDEN, answer]
     worker.work_once(record.pk)
-    # Without the upload, which ends a pause of its own.
-    Recognition.objects.update(submit_started_at=None)
     clock.step(seconds=PROBE_EVERY.total_seconds())
-    scripted.upload = lambda audio: "scripted:x"  # type: ignore[method-assign]
     worker.work_once(record.pk)
 
     assert not is_paused(scripted, clock)
@@ -88,6 +89,114 @@ def test_a_submission_of_which_nobody_knows_ends_no_pause(worker: Worker, script
     worker.work_once(record.pk)
 
     assert is_paused(scripted, clock)
+
+
+class Copying(ScriptedProvider):
+    """Has the audio put into a bucket, which takes whatever key the provider itself is given; `upload` gives or raises the first of `bucket`."""
+
+    bucket: list[ProviderError]
+
+    def copy_of(self, audio: Audio) -> str:
+        return f"bucket:{audio.location}"
+
+    def upload(self, audio: Audio) -> str:
+        self.calls.append("upload")
+        if self.bucket:
+            raise self.bucket.pop(0)
+        return self.copy_of(audio)
+
+
+@pytest.fixture
+def copying(scripted: ScriptedProvider, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Copying:
+    """Costs money, takes a submission an hour, and is paused for want of access; the time of the probe has come."""
+    provider = Copying(costs_money=True, paces={"submit": 3600.0})
+    provider.bucket = []
+    registry.get.cache_clear()
+    monkeypatch.setitem(registry.BUILT_IN, "scripted", lambda: provider)
+    monkeypatch.setattr(registry, "default", lambda: provider)
+    ProviderGate.objects.create(
+        provider="scripted", kind="", paused_until=clock.now, pause_code="provider_forbidden", pause_text="The provider refuses us."
+    )
+    return provider
+
+
+def pause_code() -> str:
+    return ProviderGate.objects.get(kind="").pause_code
+
+
+def test_the_probe_that_an_upload_won_is_kept_for_the_submission(worker: Worker, copying: Copying, clock: Clock):
+    record = make_record(State.NORMALIZED, now=clock.now)
+    other = make_record(State.NORMALIZED, now=clock.now)
+    seen: list[tuple[str, bool]] = []
+
+    def submit(attempt, heartbeat):
+        seen.append((pause_code(), is_paused(copying, clock)))
+        return "operation-1"
+
+    copying.submit = submit  # type: ignore[method-assign]
+    worker.work_once(record.pk)
+
+    assert seen == [("provider_forbidden", True)], "until the provider answers, the others wait"
+    assert pause_code() == ""
+    record.refresh_from_db()
+    assert record.state == State.SUBMITTED
+    assert worker.work_once(other.pk)
+
+
+def test_an_upload_ends_no_pause_where_no_submission_may_follow(worker: Worker, copying: Copying, clock: Clock):
+    """The quota is used up: the key was not tried, so the provider stays paused, and the next one whose turn comes probes."""
+    gates.take_slot(copying, "submit", has_booked=False, now=clock.now)
+    record, running = make_record(State.NORMALIZED, now=clock.now), make_record(State.SUBMITTED, now=clock.now)
+
+    worker.work_once(record.pk)
+
+    record.refresh_from_db()
+    assert (copying.calls, record.error_code) == (["upload"], gates.WAITING_FOR_SLOT)
+    assert pause_code() == "provider_forbidden"
+    copying.answers = [FORBIDDEN]
+    worker.work_once(running.pk)
+    assert copying.calls == ["upload", "poll"], "the probe was not used up"
+    assert is_paused(copying, clock)
+
+
+@pytest.mark.parametrize("answer", [Busy("bucket_busy", "Later."), Refused("too_large", "Too large.")])
+def test_an_answer_of_the_bucket_ends_no_pause(answer: ProviderError, worker: Worker, copying: Copying, clock: Clock):
+    copying.bucket = [answer]
+
+    worker.work_once(make_record(State.NORMALIZED, now=clock.now).pk)
+
+    assert is_paused(copying, clock)
+    assert copying.calls == ["upload"]
+
+
+def test_an_engine_that_starts_without_a_look_leaves_the_probe_to_its_poll(worker: Worker, copying: Copying, clock: Clock):
+    copying.costs_money, copying.paces = False, {}
+    record = make_record(State.NORMALIZED, now=clock.now)
+
+    worker.work_once(record.pk)
+    assert pause_code() == "provider_forbidden"
+    worker.work_once(record.pk)
+
+    record.refresh_from_db()
+    assert (record.state, pause_code()) == (State.TRANSCRIBED, "")
+
+
+def test_the_link_of_a_copy_is_written_once(worker: Worker, copying: Copying, clock: Clock, monkeypatch: pytest.MonkeyPatch):
+    written: list[dict[str, Any]] = []
+    write = Checkpoint.write
+
+    def watched(self: Checkpoint, recognition: Recognition, **facts: Any) -> None:
+        written.append(facts)
+        write(self, recognition, **facts)
+
+    monkeypatch.setattr(Checkpoint, "write", watched)
+    record = make_record(State.NORMALIZED, now=clock.now)
+    worker.work_once(record.pk)
+
+    record.refresh_from_db()
+    assert record.state == State.SUBMITTED
+    assert record.recognition is not None
+    assert written == [{"source_uri": record.recognition.source_uri}]
 
 
 # ---- one that is refused alone --------------------------------------------------------------------------------------------------------
@@ -114,8 +223,6 @@ class Discerning(ScriptedProvider):
 
 @pytest.fixture
 def discerning(scripted: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> Discerning:
-    from recognition import registry
-
     provider = Discerning(paces={"poll": 0.0})
     provider.foreign = set()
     registry.get.cache_clear()

@@ -371,6 +371,17 @@ def test_a_free_server_that_asks_for_patience_is_given_it(server: OpenAIServer, 
     assert provider.parse(provider.poll(attempt_of(provider, recording), Beating()), {}).text
 
 
+def test_an_answer_that_is_lost_is_told_without_a_word_to_the_server(
+    server: OpenAIServer, provider_of: MakeProvider, recording: Path
+) -> None:
+    """So it says nothing of our access, and ends no pause."""
+    provider = provider_of(paid=True)
+    with pytest.raises(Refused) as refused:
+        provider.poll(attempt_of(provider, recording), Beating())
+    assert (refused.value.code, refused.value.knows_us) == ("answer_missing", False)
+    assert server.requests.count("transcriptions") == 0
+
+
 def test_an_answer_beyond_all_measure_is_not_taken_into_memory(
     server: OpenAIServer, provider_of: MakeProvider, recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,7 +102,7 @@ def test_a_recording_without_a_language_gets_the_configured_one() -> None:
 def test_languages_that_are_not_known_are_said_before_anything_is_paid() -> None:
     with pytest.raises(Refused) as refused:
         provider().options(language="ja", channels=1)
-    assert refused.value.code == "language_unsupported"
+    assert (refused.value.code, refused.value.knows_us) == ("language_unsupported", False)
 
     with pytest.raises(Misconfigured, match=r"\[speechkit\] language"):
         provider(language="klingon").options(language="", channels=1)
