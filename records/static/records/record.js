@@ -186,10 +186,20 @@
 
   const parsed = (text) => new DOMParser().parseFromString(text, "text/html");
 
-  // The rest of the answer is dropped: a page that leads to the sign-in, or a record that is gone, ends the looking.
+  const AWAY_PAUSE_MS = 5000;
+  const AWAY = Symbol("away"); // the service, for a moment: it is restarted, or the network is gone
+
+  // A page of a record, or AWAY; null once the page leads to the sign-in, or the record is gone: there is nothing to follow any more.
   const fetched = async (url) => {
-    const answer = await fetch(url, { redirect: "manual", cache: "no-store" });
-    return answer.ok ? parsed(await answer.text()) : null;
+    try {
+      const answer = await fetch(url, { redirect: "manual", cache: "no-store" });
+      if (answer.type === "opaqueredirect" || answer.status === 403 || answer.status === 404) return null;
+      const fresh = answer.ok ? parsed(await answer.text()) : null;
+      return fresh?.querySelector("[data-head]") ? fresh : AWAY;
+    } catch (error) {
+      if (error instanceof TypeError) return AWAY;
+      throw error;
+    }
   };
 
   // Only what has changed is replaced, so that nothing flickers; and the focus stays where it was.
@@ -225,21 +235,35 @@
     }
   };
 
+  // The form goes on to say where the record stands, or choosing what it stood at would be no change; a choice that was made stays.
+  const refreshState = (fresh) => {
+    const [select, initial] = ["state", "initial-state"].map((name) => page.querySelector(`[name="${name}"]`));
+    const reached = fresh.querySelector('[name="initial-state"]');
+    if (!select || !initial || !reached || select.value !== initial.value) return;
+    initial.value = reached.value;
+    select.value = reached.value;
+  };
+
+  const hasMoved = (fresh) => fresh.querySelector("[data-head]").dataset.marker !== head().dataset.marker;
+
+  // The head is looked at often, and the whole page fetched where it has moved. The page shows the marker of what it has taken over as a whole:
+  // until then it goes on to be another one, and is fetched again.
   const look = async () => {
-    try {
-      if (!document.hidden) {
-        const fresh = (await fetched(head().dataset.url))?.querySelector("[data-head]");
-        if (!fresh) return;
-        const moved = fresh.dataset.marker !== head().dataset.marker;
-        refreshHead(fresh);
-        if (moved) {
-          page.querySelector("[data-announce]").textContent = head().dataset.said;
-          const whole = await fetched(location.pathname);
-          if (whole) refreshRest(whole);
-        }
+    if (!document.hidden) {
+      let fresh = await fetched(head().dataset.url);
+      const moved = fresh && fresh !== AWAY && hasMoved(fresh);
+      if (moved) fresh = await fetched(location.pathname);
+      if (!fresh) return;
+      if (fresh === AWAY) {
+        setTimeout(look, AWAY_PAUSE_MS);
+        return;
       }
-    } catch (error) {
-      if (!(error instanceof TypeError)) throw error; // the network is away for a moment
+      if (moved) {
+        refreshRest(fresh);
+        refreshState(fresh);
+      }
+      refreshHead(fresh.querySelector("[data-head]"));
+      if (moved) page.querySelector("[data-announce]").textContent = head().dataset.said;
     }
     lookLater();
   };
