@@ -10,10 +10,11 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
+from django.utils import timezone
 
 from recognition.models import Recognition
 from records.models import AudioRecord, File, Structure, Text, TextKind
-from records.states import State
+from records.states import HaltReason, State
 from tests.audio import silence, tone, write_wav
 
 
@@ -65,6 +66,13 @@ def make_record(
         record.transcript_text = Text.objects.create(kind=TextKind.TRANSCRIPT, contents="")
     record.save()
     return record
+
+
+def make_halted(reason: HaltReason = HaltReason.EXHAUSTED, state: State = State.NORMALIZED, **more: Any) -> AudioRecord:
+    """A record that has just been halted, with an error."""
+    now = timezone.now()
+    about = {"halted_at": now, "halt_reason": reason, "error_code": "no_luck", "error_text": "It did not work.", **more}
+    return make_record(state, now=now, **about)
 
 
 def wav_bytes(folder: Path, seconds: float = 1.0) -> bytes:

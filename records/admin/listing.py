@@ -29,6 +29,7 @@ from records.admin import words
 from records.admin.filters import FILTERS, Means
 from records.models import AudioRecord
 from records.operations import selection
+from records.overview import NEAR, AtLeast
 from records.pipeline.dispatch import configured_rules
 from records.pipeline.stage import Work
 from records.pipeline.stages import STAGES
@@ -56,16 +57,6 @@ COLUMNS = (
     "structure__language",
 )
 """All that a row of the list shows."""
-
-NEAR = 0.75
-"""That part of its limit is near it."""
-
-
-class AtLeast(int):
-    """A count that was given up at its value; says so where it is read."""
-
-    def __str__(self) -> str:
-        return f"{number_format(int(self), force_grouping=True)}+"
 
 
 class CappedPaginator(Paginator):  # type: ignore[type-arg]  # no generic at run time
@@ -135,6 +126,12 @@ class RecordList(ChangeList):  # type: ignore[misc]  # unfold ships no types
         self.full_result_count = self.result_count  # the head of the page would offer to show all
         if not self.multi_page or (self.page_num == 1 and not self.show_all):
             self.result_list = self.paginator.first[: self.list_per_page]  # read already, to count it
+
+    def get_filters_params(self, params: dict[str, list[str]] | None = None) -> dict[str, list[str]]:
+        """What the list is narrowed by; without NULs, which PostgreSQL refuses in whatever is asked for."""
+        found = super().get_filters_params(params)
+        kept = {name: [value for value in values if "\0" not in value] for name, values in found.items()}
+        return {name: values for name, values in kept.items() if values}
 
     # ---- order ------------------------------------------------------------------------------------------------------------------
 

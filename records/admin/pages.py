@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.contrib import messages
@@ -55,16 +56,16 @@ class RecordPages(RecordActs):
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         record = kwargs.get("obj")
         if record is not None:
-            context.update(page_of(record.pk, now=timezone.now()))
+            with gone_is_404():
+                context.update(page_of(record.pk, now=timezone.now()))
         return super().render_change_form(request, context, *args, **kwargs)
 
     def head_of_one(self, request: HttpRequest, object_id: uuid.UUID) -> HttpResponse:
         """The head of the page alone, for a page that is open: how the record stands by now."""
         self._get_for_reading(request, object_id)
-        context = {
-            "head": head_of(object_id, now=timezone.now()),
-            "has_change_permission": self.has_change_permission(request),
-        }
+        with gone_is_404():
+            head = head_of(object_id, now=timezone.now())
+        context = {"head": head, "has_change_permission": self.has_change_permission(request)}
         return TemplateResponse(request, f"{TEMPLATES}/head.html", context, headers={"Cache-Control": "no-store"})
 
     def utterances_of_one(self, request: HttpRequest, object_id: uuid.UUID) -> HttpResponse:
@@ -97,10 +98,12 @@ class RecordPages(RecordActs):
         record = get_object_or_404(AudioRecord.objects.select_related("recognition", "normalized_file"), pk=object_id)
         if not self.has_change_permission(request, record):
             raise PermissionDenied
-        answer, external_id = request.POST.get("answer", ""), request.POST.get("external_id", "").strip()
+        answer, external_id = request.POST.get("answer", ""), request.POST.get("external_id", "").replace("\0", "").strip()
         complaint = ""
         try:
-            if not (head := head_of(object_id, now=timezone.now())).can_confirm:
+            with gone_is_404():
+                head = head_of(object_id, now=timezone.now())
+            if not head.can_confirm:
                 raise control.AnswerKnown if head.record.halt_reason == HaltReason.UNCONFIRMED else control.NotUnconfirmed
             if request.method == "POST":
                 complaint = self._complaint(answer, external_id, is_ticked="confirmed" in request.POST)
@@ -201,6 +204,15 @@ class RecordPages(RecordActs):
         if not self.has_view_permission(request, record):
             raise PermissionDenied
         return record
+
+
+@contextmanager
+def gone_is_404() -> Iterator[None]:
+    """A record may be removed between two looks at it."""
+    try:
+        yield
+    except AudioRecord.DoesNotExist:
+        raise Http404 from None
 
 
 GUARDED = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}

@@ -43,9 +43,9 @@ class RecordForm(forms.ModelForm):  # type: ignore[type-arg]  # no generic at ru
 
     def clean_state(self) -> str:
         reached = self.instance.state
-        if "state" not in self.changed_data:
-            return str(reached)
         chosen = str(self.cleaned_data["state"])
+        if not chosen or "state" not in self.changed_data:
+            return str(reached)
         if STAGES.is_before(reached, chosen):
             raise forms.ValidationError(
                 gettext(

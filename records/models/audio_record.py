@@ -24,9 +24,6 @@ class AudioRecordQuerySet(models.QuerySet["AudioRecord"]):
         """The records a person may see through the API."""
         return self.filter(owner=owner)
 
-    def halted(self) -> AudioRecordQuerySet:
-        return self.filter(halted_at__isnull=False)
-
     def unfinished(self) -> AudioRecordQuerySet:
         return self.exclude(state=FINAL)
 

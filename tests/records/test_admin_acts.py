@@ -8,7 +8,7 @@ from html import unescape
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -17,7 +17,7 @@ from django.utils import timezone, translation
 from records.models import AudioRecord, RecordEvent
 from records.operations import control
 from records.states import EventOutcome, HaltReason, Origin, State
-from tests.factories import make_file, make_record, make_user
+from tests.factories import make_file, make_halted, make_record, make_user
 from tests.fakes.provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db
@@ -27,38 +27,10 @@ ACTS = ("halt", "resume", "restart")
 
 
 @pytest.fixture
-def operator() -> User:
-    return make_user("olga", is_staff=True, is_superuser=True)
-
-
-@pytest.fixture
-def browser(operator: User) -> Client:
-    client = Client()
-    client.force_login(operator)
-    return client
-
-
-@pytest.fixture
-def viewer() -> Client:
-    """Signed in as staff that may look at records and nothing else."""
-    user = make_user("victor", is_staff=True)
-    user.user_permissions.add(Permission.objects.get(codename="view_audiorecord"))
-    client = Client()
-    client.force_login(user)
-    return client
-
-
-@pytest.fixture
 def paid(scripted: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
     """The provider that new recordings go to, and it costs money."""
     scripted.costs_money = True
     return scripted
-
-
-def halted(reason: HaltReason = HaltReason.EXHAUSTED, state: State = State.NORMALIZED, **more: Any) -> AudioRecord:
-    now = timezone.now()
-    about = {"halted_at": now, "halt_reason": reason, "error_code": "no_luck", "error_text": "It did not work.", **more}
-    return make_record(state, now=now, **about)
 
 
 def many_halted(count: int, reason: HaltReason = HaltReason.STUCK) -> list[AudioRecord]:
@@ -108,7 +80,7 @@ def text_of(page: Any) -> str:
 
 @pytest.mark.parametrize("act", ACTS)
 def test_nothing_is_done_before_it_was_asked(browser: Client, act: str) -> None:
-    running, stopped = make_record(now=timezone.now()), halted()
+    running, stopped = make_record(now=timezone.now()), make_halted()
     before = list(AudioRecord.objects.order_by("id").values())
     page = ask(browser, act, [running, stopped])
     assert page.context["changes"]
@@ -119,7 +91,7 @@ def test_nothing_is_done_before_it_was_asked(browser: Client, act: str) -> None:
 def test_halting_says_how_many_of_each_state_and_reports_what_came_of_it_and_the_journal_names_the_operator(
     browser: Client, operator: User
 ) -> None:
-    running, done, stopped = make_record(now=timezone.now()), make_record(State.DONE, now=timezone.now()), halted()
+    running, done, stopped = make_record(now=timezone.now()), make_record(State.DONE, now=timezone.now()), make_halted()
     AudioRecord.objects.filter(pk=running.pk).update(acquisition_id=uuid.uuid4(), acquire_expires_at=timezone.now())
     page = ask(browser, "halt", [running, done, stopped])
     text = text_of(page)
@@ -139,7 +111,7 @@ def test_halting_says_how_many_of_each_state_and_reports_what_came_of_it_and_the
 
 
 def test_resuming_passes_over_what_nobody_knows_to_be_paid(browser: Client, operator: User) -> None:
-    exhausted, unconfirmed = halted(), halted(HaltReason.UNCONFIRMED)
+    exhausted, unconfirmed = make_halted(), make_halted(HaltReason.UNCONFIRMED)
     page = ask(browser, "resume", [exhausted, unconfirmed])
     assert "Passed over: 1 unconfirmed: its provider has to be asked first." in text_of(page)
     assert told(confirm(browser, page)) == ["Resumed 1 record. Passed over 1: 1 unconfirmed: its provider has to be asked first."]
@@ -150,7 +122,7 @@ def test_resuming_passes_over_what_nobody_knows_to_be_paid(browser: Client, oper
 
 def test_resuming_says_which_paid_submissions_lie_ahead(browser: Client, paid: ScriptedProvider, settings: Any) -> None:
     """Of those that were not submitted yet; what was paid for already is not paid for again, and a free provider costs nothing."""
-    unsubmitted, submitted, unconfirmed = halted(), halted(state=State.SUBMITTED), halted(HaltReason.UNCONFIRMED)
+    unsubmitted, submitted, unconfirmed = make_halted(), make_halted(state=State.SUBMITTED), make_halted(HaltReason.UNCONFIRMED)
     page = ask(browser, "resume", [unsubmitted, submitted, unconfirmed])
     provider = settings.TRANSCRIBER.recognition.provider
     assert page.context["costs"] == [f"1 record goes on to be submitted to {provider}, which is paid for."]
@@ -159,8 +131,8 @@ def test_resuming_says_which_paid_submissions_lie_ahead(browser: Client, paid: S
 
 
 def test_what_would_just_fail_again_is_left_out_and_a_restart_of_it_is_offered(browser: Client, paid: ScriptedProvider) -> None:
-    alive, dead = halted(), halted(HaltReason.REJECTED, State.SUBMITTED, error_code="result_expired")
-    bystander = halted(HaltReason.REJECTED, State.SUBMITTED, error_code="result_expired")
+    alive, dead = make_halted(), make_halted(HaltReason.REJECTED, State.SUBMITTED, error_code="result_expired")
+    bystander = make_halted(HaltReason.REJECTED, State.SUBMITTED, error_code="result_expired")
     page = ask(browser, "resume", [alive, dead])
     assert "The operation of 1 record is dead at the provider" in text_of(page)
     assert told(confirm(browser, page)) == ["Resumed 1 record. Passed over 1: 1 whose operation is dead: it has to be restarted."]
@@ -177,14 +149,14 @@ def test_what_would_just_fail_again_is_left_out_and_a_restart_of_it_is_offered(b
 
 
 def test_who_insists_resumes_also_what_will_fail_again(browser: Client) -> None:
-    dead = halted(HaltReason.REJECTED, State.SUBMITTED)
+    dead = make_halted(HaltReason.REJECTED, State.SUBMITTED, error_code="result_expired")
     page = ask(browser, "resume", [dead])
     assert told(confirm(browser, page, dead_too="yes")) == ["Resumed 1 record."]
 
 
 def test_restarting_says_for_each_state_how_many_move_and_what_it_costs(browser: Client, paid: ScriptedProvider, settings: Any) -> None:
     now = timezone.now()
-    records = [make_record(State.DONE, now=now), make_record(State.DONE, now=now), halted(), make_record(now=now)]
+    records = [make_record(State.DONE, now=now), make_record(State.DONE, now=now), make_halted(), make_record(now=now)]
     provider = settings.TRANSCRIBER.recognition.provider
     options = ask(browser, "restart", records).context["options"]
     assert [(option.state.value, option.moves, option.is_paid) for option in options] == [
@@ -232,7 +204,7 @@ def test_an_act_across_pages_takes_all_that_the_filter_finds_in_a_fixed_number_o
         assert page["Location"] == f"{LIST}?reason=stuck"
         return len(asked), len(done)
 
-    bystander = halted(HaltReason.EXHAUSTED)
+    bystander = make_halted(HaltReason.EXHAUSTED)
     resume_all(2)  # fills the caches of the process
     assert resume_all(130) == resume_all(60)
     bystander.refresh_from_db()
@@ -260,7 +232,7 @@ def test_what_was_ticked_and_stands_otherwise_by_then_is_told_as_passed_over(bro
 def test_a_thousand_ticked_records_travel_through_the_confirmation(browser: Client) -> None:
     """In one field, since a server takes only so many. A page of the list has no room for as many ticks; who has, may send them like this."""
     records = many_halted(1_000)
-    bystander = halted(HaltReason.STUCK)
+    bystander = make_halted(HaltReason.STUCK)
     ticked = ",".join(str(record.pk) for record in records)
     page = browser.post(LIST, {"action": "resume", "index": "0", "select_across": "0", "chosen": ticked})
     assert "Resume 1,000 records?" in text_of(page)
@@ -270,7 +242,7 @@ def test_a_thousand_ticked_records_travel_through_the_confirmation(browser: Clie
 
 
 def test_from_the_confirmation_one_comes_back_to_the_same_list(browser: Client) -> None:
-    record = halted()
+    record = make_halted()
     query = "?halted=yes&o=oldest&q=recording"
     page = ask(browser, "resume", [record], query)
     assert page.context["back"] == LIST + query
@@ -280,7 +252,7 @@ def test_from_the_confirmation_one_comes_back_to_the_same_list(browser: Client) 
 
 @pytest.mark.parametrize("ticked", [[], ["nonsense"], ["", "1"]])
 def test_nothing_ticked_does_nothing(browser: Client, ticked: list[str]) -> None:
-    record = halted()
+    record = make_halted()
     data = {"action": "resume", "index": "0", "select_across": "0", "confirmed": "yes", "_selected_action": ticked}
     assert browser.post(LIST, data).status_code in (200, 302)
     assert browser.post(LIST, {**data, "chosen": ",".join(ticked)}).status_code in (200, 302)
@@ -314,7 +286,7 @@ def test_the_journal_is_written_in_english_whoever_acts(browser: Client) -> None
 
 @pytest.mark.parametrize("act", ACTS)
 def test_an_act_of_a_row_asks_and_leads_back_to_the_list_it_came_from(browser: Client, act: str) -> None:
-    record = halted() if act == "resume" else make_record(State.SUBMITTED, now=timezone.now())
+    record = make_halted() if act == "resume" else make_record(State.SUBMITTED, now=timezone.now())
     page = browser.get(f"{LIST}{record.pk}/{act}/", {"_changelist_filters": "state=unfinished&p=2"})
     assert str(record) in text_of(page)
     assert not RecordEvent.objects.exists()
@@ -341,7 +313,7 @@ def test_what_can_t_be_done_is_not_offered(browser: Client) -> None:
 
 
 def test_one_dead_record_leads_to_its_restart(browser: Client) -> None:
-    record = halted(HaltReason.REJECTED, State.SUBMITTED)
+    record = make_halted(HaltReason.REJECTED, State.SUBMITTED, error_code="result_expired")
     page = browser.get(f"{LIST}{record.pk}/resume/", {"_changelist_filters": "halted=yes"})
     assert page.context["is_all_dead"]
     page = browser.get(f"{LIST}{record.pk}/restart/", fields_of(page, "restart-dead"))
@@ -353,7 +325,7 @@ def test_one_dead_record_leads_to_its_restart(browser: Client) -> None:
 
 
 def test_staff_that_may_only_look_can_do_nothing(viewer: Client) -> None:
-    record = halted()
+    record = make_halted()
     for act in ACTS:
         assert ask(viewer, act, [record]).status_code == 403
         answer = {"action": act, "index": "0", "select_across": "1", "_selected_action": "all", "confirmed": "yes", "state": "uploaded"}
@@ -382,7 +354,7 @@ def test_what_is_foreseen_is_what_comes_of_it(operator: User) -> None:
     now = timezone.now()
     for reason in HaltReason:
         for state in (State.NORMALIZED, State.SUBMITTED):
-            halted(reason, state)
+            make_halted(reason, state, error_code="result_expired" if reason == HaltReason.REJECTED else "no_luck")
     make_record(now=now)
     make_record(State.DONE, now=now)
     everything, by = AudioRecord.objects.all(), control.By(Origin.ADMIN, operator)

@@ -10,7 +10,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -20,7 +19,7 @@ from recognition.models import Recognition
 from records.admin.listing import CappedPaginator
 from records.models import AudioRecord
 from records.states import HaltReason, State
-from tests.factories import make_record, make_user
+from tests.factories import make_halted, make_record, make_user
 from tests.fakes.provider import ScriptedProvider
 from tests.rows import fill
 from transcriber.viewing import COOKIE
@@ -28,29 +27,6 @@ from transcriber.viewing import COOKIE
 pytestmark = pytest.mark.django_db
 
 LIST = "/admin/records/audiorecord/"
-
-
-@pytest.fixture
-def browser() -> Client:
-    client = Client()
-    client.force_login(make_user("olga", is_staff=True, is_superuser=True))
-    return client
-
-
-@pytest.fixture
-def viewer() -> Client:
-    """Signed in as staff that may look at records and nothing else."""
-    user = make_user("victor", is_staff=True)
-    user.user_permissions.add(Permission.objects.get(codename="view_audiorecord"))
-    client = Client()
-    client.force_login(user)
-    return client
-
-
-def halted(reason: HaltReason = HaltReason.EXHAUSTED, state: State = State.NORMALIZED, **more: Any) -> AudioRecord:
-    now = timezone.now()
-    about = {"halted_at": now, "halt_reason": reason, "error_code": "no_luck", "error_text": "It did not work.", **more}
-    return make_record(state, now=now, **about)
 
 
 def held(state: State = State.UPLOADED, *, ends_in: timedelta = timedelta(minutes=1), **more: Any) -> AudioRecord:
@@ -86,7 +62,7 @@ def chips(page: Any) -> list[tuple[str, str]]:
 
 def test_a_row_tells_how_its_record_stands(browser: Client) -> None:
     owner = make_user("anna")
-    record = halted(
+    record = make_halted(
         HaltReason.REJECTED, owner=owner, title="Interview", attempts=3, language="ru", state_entered_at=timezone.now() - timedelta(hours=2)
     )
     row = " ".join(cells(browser.get(LIST), column)[record.pk] for column in ("name", "of_owner", "length", "standing", "age", "next_try"))
@@ -97,7 +73,7 @@ def test_a_row_tells_how_its_record_stands(browser: Client) -> None:
 
 
 def test_the_words_are_the_viewer_s_and_the_class_is_the_value(browser: Client) -> None:
-    halted(HaltReason.STUCK, State.SUBMITTED)
+    make_halted(HaltReason.STUCK, State.SUBMITTED)
     with translation.override("ru"):
         state, reason = State.SUBMITTED.label, HaltReason.STUCK.label
     page = browser.get(LIST, headers={"Accept-Language": "ru"}).content.decode()
@@ -158,7 +134,7 @@ def test_the_age_warns_near_the_limit_and_past_it(
 
 
 def test_a_halted_record_s_clock_stands(browser: Client) -> None:
-    record = halted(HaltReason.STUCK, work_started_at=timezone.now() - timedelta(days=3))
+    record = make_halted(HaltReason.STUCK, work_started_at=timezone.now() - timedelta(days=3))
     assert "limit" not in cells(browser.get(LIST), "age")[record.pk]
 
 
@@ -166,7 +142,7 @@ def test_a_row_offers_what_can_be_done_with_its_record_and_leads_back_to_the_sam
     def offered(query: str) -> list[str]:
         return re.findall(r'href="[^"]*/(halt|resume|restart)/\?([^"]*)"', browser.get(LIST + query).content.decode())
 
-    halted()
+    make_halted()
     back = "_changelist_filters=halted%3Dyes"
     assert offered("?halted=yes") == [("resume", back), ("restart", back)]
     AudioRecord.objects.update(halted_at=None, halt_reason="")
@@ -214,8 +190,8 @@ def test_filters(browser: Client, query: str, expected: set[str]) -> None:
         "fresh": make_record(now=now),
         "running": held(),
         "lost": held(ends_in=-timedelta(seconds=5)),
-        "stuck": halted(HaltReason.STUCK, State.SUBMITTED),
-        "rejected": halted(HaltReason.REJECTED, error_code="no_audio", error_text="The file has no sound."),
+        "stuck": make_halted(HaltReason.STUCK, State.SUBMITTED),
+        "rejected": make_halted(HaltReason.REJECTED, error_code="no_audio", error_text="The file has no sound."),
         "done": make_record(State.DONE, now=now),
     }
     AudioRecord.objects.filter(pk=records["rejected"].pk).update(created=now - timedelta(days=3))
@@ -239,7 +215,7 @@ def test_a_day_is_the_viewer_s(browser: Client) -> None:
 
 def test_what_is_applied_stands_in_chips_each_of_which_leads_to_the_list_without_it(browser: Client) -> None:
     owner = make_user("anna")
-    halted(HaltReason.STUCK, owner=owner)
+    make_halted(HaltReason.STUCK, owner=owner)
     query = f"?created=1&created_from=2020-01-02&error=no_luck&owner={owner.pk}&q=recording&reason=stuck"
     page = browser.get(LIST + query)
     assert len(shown(page)) == 1
@@ -314,6 +290,21 @@ def test_orders(browser: Client) -> None:
     assert shown(browser.get(f"{LIST}?o=-3.1")) == [second.pk, first.pk]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["state", "halted", "reason", "work", "step", "owner", "provider", "error", "created", "created_from", "created_to", "title", "o", "p"],
+)
+def test_a_nul_narrows_nothing(browser: Client, name: str) -> None:
+    """PostgreSQL refuses it in any text."""
+    record = make_record(now=timezone.now())
+    for value in ("%00", "a%00b"):
+        page = browser.get(f"{LIST}?{name}={value}")
+        assert page.status_code == 200
+        assert shown(page) == [record.pk]
+        assert chips(page) == []
+    assert browser.get(f"{LIST}?q=a%00b").status_code == 200
+
+
 # ---- cost -------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -363,7 +354,7 @@ def test_a_page_that_is_gone_is_the_nearest_one_with_the_same_filters(
 
     monkeypatch.setattr(AudioRecordAdmin, "list_per_page", 2)
     for _ in range(3):
-        halted()
+        make_halted()
     page = browser.get(f"{LIST}?halted=yes&p={asked}")
     assert page.context["cl"].page_num == given
     assert len(shown(page)) == (2 if given == 1 else 1)
@@ -407,7 +398,7 @@ def test_no_look_reads_a_large_archive_through(browser: Client) -> None:
 
 
 def test_staff_that_may_only_look_sees_records_and_nothing_to_do_with_them(viewer: Client) -> None:
-    record = halted()
+    record = make_halted()
     page = viewer.get(f"{LIST}?halted=yes")
     assert shown(page) == [record.pk]
     written = page.content.decode()
@@ -429,7 +420,7 @@ def test_people_without_a_right_to_records_see_nothing(tail: str) -> None:
 def test_markup_in_what_was_sent_is_shown_as_text(browser: Client) -> None:
     attack = '"><script>alert(1)</script>'
     owner = make_user(attack)
-    halted(title=attack, owner=owner, language="<b>", error_code="<i>", error_text=attack)
+    make_halted(title=attack, owner=owner, language="<b>", error_code="<i>", error_text=attack)
     for query in ({}, {"q": attack}, {"error": attack}, {"provider": attack}, {"owner": owner.pk}, {"created_from": attack}):
         written = browser.get(LIST, query).content.decode()
         assert "<script>alert" not in written

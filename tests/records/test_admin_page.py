@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import connection
@@ -24,42 +24,15 @@ from django.utils import timezone, translation
 from recognition.models import ProviderRemoval, Recognition
 from records.admin.page import FIRST_UTTERANCES, JOURNAL_ROWS, MORE_UTTERANCES
 from records.models import AudioRecord, File, RecordEvent, Structure, Text, TextKind
+from records.operations import removal
 from records.states import EventOutcome, HaltReason, Origin, State
-from tests.factories import make_record, make_user
+from tests.factories import make_halted, make_record, make_user
 from topics.models import Topic
 
 pytestmark = pytest.mark.django_db
 
 LIST = "/admin/records/audiorecord/"
 ATTACK = "<script>alert(1)</script>"
-
-
-@pytest.fixture
-def operator() -> User:
-    return make_user("olga", is_staff=True, is_superuser=True)
-
-
-@pytest.fixture
-def browser(operator: User) -> Client:
-    client = Client()
-    client.force_login(operator)
-    return client
-
-
-@pytest.fixture
-def viewer() -> Client:
-    """Signed in as staff that may look at records and nothing else."""
-    user = make_user("victor", is_staff=True)
-    user.user_permissions.add(Permission.objects.get(codename="view_audiorecord"))
-    client = Client()
-    client.force_login(user)
-    return client
-
-
-def halted(reason: HaltReason = HaltReason.EXHAUSTED, state: State = State.NORMALIZED, **more: Any) -> AudioRecord:
-    now = timezone.now()
-    about = {"halted_at": now, "halt_reason": reason, "error_code": "no_luck", "error_text": "It did not work.", **more}
-    return make_record(state, now=now, **about)
 
 
 def said(record: AudioRecord, *texts: str, **more: Any) -> AudioRecord:
@@ -252,7 +225,7 @@ def test_times_are_the_viewer_s(browser: Client) -> None:
 
 
 def test_the_page_speaks_russian(browser: Client) -> None:
-    record = halted(HaltReason.STUCK)
+    record = make_halted(HaltReason.STUCK)
     page = browser.get(at(record), headers={"accept-language": "ru"})
     with translation.override("ru"):
         assert str(HaltReason.STUCK.label) in text_of(page)
@@ -335,8 +308,8 @@ def acts(page: Any) -> dict[str, str]:
 
 
 def test_only_what_makes_sense_is_offered(browser: Client) -> None:
-    running, done, stuck = make_record(now=timezone.now()), make_record(State.DONE, now=timezone.now()), halted(HaltReason.STUCK)
-    unconfirmed = halted(HaltReason.UNCONFIRMED)
+    running, done, stuck = make_record(now=timezone.now()), make_record(State.DONE, now=timezone.now()), make_halted(HaltReason.STUCK)
+    unconfirmed = make_halted(HaltReason.UNCONFIRMED)
     assert list(acts(browser.get(at(running)))) == ["Halt", "Restart from a state…"]
     assert list(acts(browser.get(at(done)))) == ["Restart from a state…"]
     assert list(acts(browser.get(at(stuck)))) == ["Resume", "Restart from a state…"]
@@ -344,7 +317,7 @@ def test_only_what_makes_sense_is_offered(browser: Client) -> None:
 
 
 def test_a_record_whose_operation_is_dead_offers_first_to_restart_and_says_what_it_costs(browser: Client) -> None:
-    record = halted(HaltReason.REJECTED, State.SUBMITTED, error_code="result_expired", error_text="The result has expired.")
+    record = make_halted(HaltReason.REJECTED, State.SUBMITTED, error_code="result_expired", error_text="The result has expired.")
     page = browser.get(at(record))
     offered = acts(page)
     assert list(offered) == ["Restart with a new recognition", "Resume", "Restart from a state…"]
@@ -354,8 +327,19 @@ def test_a_record_whose_operation_is_dead_offers_first_to_restart_and_says_what_
     assert "may have to be paid for" in text
 
 
+def test_a_record_that_another_key_would_free_offers_to_resume(browser: Client) -> None:
+    sentence = "If the key was changed, put the former one back and resume the record."
+    record = make_halted(HaltReason.REJECTED, State.SUBMITTED, error_code="operation_forbidden", error_text=sentence)
+    page = browser.get(at(record))
+    assert list(acts(page)) == ["Resume", "Restart from a state…"]
+    text = text_of(page)
+    assert "The operation is dead" not in text
+    assert "another recording" not in text
+    assert "Put the cause right first" in text
+
+
 def test_an_unconfirmed_record_says_what_to_do_from_a_shell_too(browser: Client) -> None:
-    record = halted(HaltReason.UNCONFIRMED)
+    record = make_halted(HaltReason.UNCONFIRMED)
     assert f"confirm_submission {record.pk} --external-id" in text_of(browser.get(at(record)))
 
 
@@ -432,6 +416,14 @@ def test_a_state_that_was_not_reached_is_refused_with_a_sentence_and_nothing_is_
     assert browser.post(at(record), sent(record, state="nonsense")).status_code == 200
 
 
+def test_a_state_that_is_sent_empty_is_none_that_was_chosen(browser: Client) -> None:
+    record = make_record(State.TRANSCRIBED, now=timezone.now())
+    page = browser.post(at(record), sent(record, state="", title="New"), follow=True)
+    assert told(page) == ["Saved."]
+    record.refresh_from_db()
+    assert (record.state, record.title) == (State.TRANSCRIBED, "New")
+
+
 def test_a_state_that_moved_on_while_the_page_was_open_is_not_taken_for_edited(browser: Client) -> None:
     record = make_record(State.TRANSCRIBED, now=timezone.now())
     page = browser.post(at(record), sent(record, state="normalized", **{"initial-state": "normalized"}, title="New"), follow=True)
@@ -473,7 +465,7 @@ def test_history_can_be_changed_nowhere_in_the_admin() -> None:
 
 
 def test_who_may_only_look_sees_everything_and_can_do_nothing(viewer: Client) -> None:
-    record = said(halted(HaltReason.STUCK, State.TRANSCRIBED), "Hello.")
+    record = said(make_halted(HaltReason.STUCK, State.TRANSCRIBED), "Hello.")
     page = viewer.get(at(record))
     assert "Hello." in text_of(page)
     assert 'data-part="acts"' not in page.content.decode()
@@ -518,7 +510,7 @@ def test_a_record_that_is_not_there_is_not_found(browser: Client, tail: str) -> 
 
 @pytest.fixture
 def unconfirmed() -> AudioRecord:
-    record = halted(HaltReason.UNCONFIRMED)
+    record = make_halted(HaltReason.UNCONFIRMED)
     record.recognition = Recognition.objects.create(
         record=record, provider="speechkit", submit_started_at=timezone.now(), source_uri="https://bucket.example/a.ogg"
     )
@@ -601,7 +593,7 @@ def test_an_id_that_another_recognition_has_is_refused(browser: Client, unconfir
 
 
 def test_an_answer_that_comes_too_late_says_so(browser: Client, unconfirmed: AudioRecord) -> None:
-    for record in (halted(), make_record(State.DONE, now=timezone.now())):
+    for record in (make_halted(), make_record(State.DONE, now=timezone.now())):
         page = browser.post(at(record, "confirm/"), {"answer": "again", "confirmed": "on"}, follow=True)
         assert told(page) == ["This record does not stand as unconfirmed any more."]
     assert unconfirmed.recognition
@@ -609,6 +601,15 @@ def test_an_answer_that_comes_too_late_says_so(browser: Client, unconfirmed: Aud
     page = browser.get(at(unconfirmed, "confirm/"), follow=True)
     assert told(page) == ["Its operation is known by now: resume the record, nothing needs to be paid again."]
     assert "Resume" in acts(page)
+
+
+def test_an_id_holds_no_nul(browser: Client, unconfirmed: AudioRecord) -> None:
+    page = browser.post(at(unconfirmed, "confirm/"), {"answer": "id", "external_id": "\0", "confirmed": "on"})
+    assert "1 to 50 characters" in text_of(page)
+    browser.post(at(unconfirmed, "confirm/"), {"answer": "id", "external_id": "op\0-1", "confirmed": "on"})
+    unconfirmed.refresh_from_db()
+    assert unconfirmed.recognition
+    assert unconfirmed.recognition.external_id == "op-1"
 
 
 # ---- what it gives out --------------------------------------------------------------------------------------------------------------
@@ -714,6 +715,22 @@ def test_both_sounds_are_offered_the_normalized_one_first_at_an_address_of_this_
         normalized,
         at(record, f"audio/original/?file={record.original_file_id}"),
     ]
+
+
+@pytest.mark.parametrize("tail", ["head/", "change/", "confirm/"])
+def test_a_record_that_is_removed_while_its_page_is_made_is_not_found(browser: Client, monkeypatch: pytest.MonkeyPatch, tail: str) -> None:
+    from records.admin import AudioRecordAdmin
+
+    record = make_record(now=timezone.now())
+
+    def permitted(*about: Any) -> bool:
+        removal.remove(AudioRecord.objects.filter(pk=record.pk))  # after the first look at it
+        return True
+
+    for name in ("has_view_permission", "has_change_permission"):
+        monkeypatch.setattr(AudioRecordAdmin, name, permitted)
+    assert browser.get(at(record, tail)).status_code == 404
+    assert not AudioRecord.objects.exists()
 
 
 # ---- removal ------------------------------------------------------------------------------------------------------------------------

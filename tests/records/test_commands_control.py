@@ -40,7 +40,7 @@ def halted(now, state=State.UPLOADED, reason=HaltReason.EXHAUSTED, **more):
 
 
 def standing() -> set:
-    return set(AudioRecord.objects.halted().values_list("pk", flat=True))
+    return set(AudioRecord.objects.filter(halted_at__isnull=False).values_list("pk", flat=True))
 
 
 FILTERS = {
