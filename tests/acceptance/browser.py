@@ -70,12 +70,24 @@ def sign_in(page: Page, url: str, name: str, password: str) -> None:
     page.wait_for_url(f"{url}/admin/")
 
 
+SETTLED = """document.readyState === 'complete' && document.fonts.status === 'loaded'
+  && document.getAnimations().every(({ playState, effect }) => playState !== 'running' || effect.getComputedTiming().endTime === Infinity)"""
+
+
+def settle(page: Page) -> None:
+    """Wait until the page is loaded with its scripts and letters, and nothing fades in or out."""
+    page.wait_for_load_state()
+    page.wait_for_function(SETTLED)
+
+
 def scrolls_sideways(page: Page) -> bool:
+    settle(page)
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
 def violations(page: Page) -> list[str]:
     """What axe finds against WCAG 2.1 A and AA, one line a place: the rule, and the element."""
+    settle(page)
     options = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}, "resultTypes": ["violations"]}
     found = Axe().run(page, options=options).response["violations"]
     return [f"{rule['id']}: {node['html'][:160]}" for rule in found for node in rule["nodes"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -27,6 +28,13 @@ DRAWN = "[...document.querySelectorAll('canvas[data-plot]')].every(canvas => Cha
 def browser() -> Iterator[Browser]:
     with chromium() as started:
         yield started
+
+
+@pytest.fixture(autouse=True)
+def _roomy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room on the disk, whatever this machine has."""
+    usage = shutil.disk_usage("/")._replace(total=1000 * 2**30, used=500 * 2**30, free=500 * 2**30)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
 
 
 @pytest.fixture

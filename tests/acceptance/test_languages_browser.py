@@ -170,7 +170,8 @@ def test_no_page_is_half_english(browser, live_server, records, size):
         assert foreign(page) == []
         page.fill("#id_username", "ольга")
         page.fill("#id_password", "не то")
-        page.click("[type=submit]")
+        with page.expect_navigation():
+            page.click("[type=submit]")
         assert foreign(page) == []
         AccessAttempt.objects.all().delete()
         sign_in(page, live_server.url, "ольга", "длинное предложение")

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from records.models import AudioRecord, RecordEvent
 from records.states import EventOutcome, HaltReason, State
-from tests.acceptance.browser import NARROW, PATIENCE, WIDE, chromium, scrolls_sideways, sign_in, violations, visitor
+from tests.acceptance.browser import NARROW, PATIENCE, WIDE, chromium, scrolls_sideways, settle, sign_in, violations, visitor
 from tests.factories import make_record, make_user
 
 pytestmark = [pytest.mark.processes, pytest.mark.no_database, pytest.mark.django_db(transaction=True)]
@@ -70,6 +70,7 @@ def fill_list() -> None:
 
 def tab_to(page: Page, selector: str) -> None:
     """Go on by keyboard until that has the focus."""
+    settle(page)  # a key that is pressed before the scripts are there is lost
     for _ in range(400):
         page.keyboard.press("Tab")
         if page.evaluate("selector => document.activeElement.matches(selector)", selector):
@@ -89,6 +90,7 @@ def test_what_a_filter_finds_is_resumed_across_pages_after_a_question(visit: Cal
     page.get_by_role("link", name="Remove the filter Created: Past 7 days").click()
     expect(page.locator(".chips b")).to_have_text(["Stuck"])
     expect(page.get_by_role("heading", name="53 records")).to_be_visible()
+    settle(page)
     address = page.url
 
     page.locator("#action-toggle").check()
@@ -100,6 +102,7 @@ def test_what_a_filter_finds_is_resumed_across_pages_after_a_question(visit: Cal
 
     page.get_by_role("link", name="Cancel").click()
     expect(page).to_have_url(address)
+    settle(page)
     page.locator("#act-on-all").get_by_role("button", name="Resume …").click()
     page.locator("#act").get_by_role("button", name="Resume", exact=True).click()
 
@@ -131,7 +134,6 @@ def test_everything_is_done_by_keyboard_alone(visit: Callable[..., Page], live_s
     record, other = halted(HaltReason.STUCK, 2)
     page = visit()
     page.goto(live_server.url + LIST)
-    page.wait_for_function("window.Alpine !== undefined")
     tab_to(page, "[aria-controls=filter-form]")
     page.keyboard.press("Enter")
     expect(page.locator("#filter-form")).to_be_visible()
@@ -187,6 +189,7 @@ def test_pages_fit_and_everybody_can_read_them(
     expect(page.locator(".selection")).to_be_visible()
     is_fine("ticked")
     page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    settle(page)
     covered = "document.querySelector('#result_list').getBoundingClientRect().bottom - document.querySelector('.selection').getBoundingClientRect().top"
     assert page.evaluate(covered) <= 0  # the bar lies below the last row, and covers none
     for act in ("resume", "halt", "restart"):
