@@ -63,7 +63,7 @@ def fill_list() -> None:
     for reason in HaltReason:
         halted(reason, 2, error_code="a_code_that_is_as_long_as_a_code_can_be_said_in_one_word_or_two")
     ends = now + timedelta(hours=1)
-    held = {"acquisition_id": uuid4(), "acquire_expires_at": ends, "delay_time": ends, "progress": 0.4, "attempts": 2}
+    held: dict[str, Any] = {"acquisition_id": uuid4(), "acquire_expires_at": ends, "delay_time": ends, "progress": 0.4, "attempts": 2}
     make_record(State.SUBMITTED, now=now, owner=owner, work_started_at=now - timedelta(hours=20), title="", **held)
     make_record(now=now, owner=owner, work_started_at=now - timedelta(hours=2), title="Interview_" * 20)
 

@@ -139,7 +139,7 @@ def test_a_halted_record_s_clock_stands(browser: Client) -> None:
 
 
 def test_a_row_offers_what_can_be_done_with_its_record_and_leads_back_to_the_same_list(browser: Client) -> None:
-    def offered(query: str) -> list[str]:
+    def offered(query: str) -> list[tuple[str, str]]:
         return re.findall(r'href="[^"]*/(halt|resume|restart)/\?([^"]*)"', browser.get(LIST + query).content.decode())
 
     make_halted()
