@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -47,6 +47,7 @@ class Means:
 
     parameter_name: str
     title: _StrOrPromise
+    value: Callable[[], str | None]
 
     def selection(self) -> Selection:
         """Empty where nothing was chosen, or nothing that there is."""
@@ -54,7 +55,17 @@ class Means:
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[AudioRecord]) -> QuerySet[AudioRecord]:
         chosen = self.selection()
+        if self.is_unreadable():
+            return queryset.none()
         return chosen.among(queryset, now=timezone.now()) if chosen else queryset
+
+    def is_unreadable(self) -> bool:
+        """Something was asked for that there is not (an owner who is gone, a mistyped day): that finds nothing, and never everything."""
+        return bool((self.value() or "").strip()) and not self.selection()
+
+    def told(self) -> str:
+        """For the chip: what narrows the list; empty where nothing does."""
+        return _("%(value)s (unknown)") % {"value": self.value()} if self.is_unreadable() else self.chip()
 
     def chip(self) -> str:
         """What was chosen, in words; empty where nothing was."""
@@ -65,7 +76,7 @@ class Means:
 
 
 class ChoiceFilter(Means, DropdownFilter):  # type: ignore[misc]  # unfold ships no types
-    """Fixed choices; a value that is none of them is passed over."""
+    """Fixed choices; a value that is none of them finds nothing."""
 
     def options(self) -> list[tuple[str, _StrOrPromise]]:
         raise NotImplementedError

@@ -177,7 +177,7 @@ class RecordList(ChangeList):  # type: ignore[misc]  # unfold ships no types
         chips = [Chip(_("Search"), self.query, self.get_query_string({"q": None}))] if self.query else []
         specs: Sequence[Means] = self.filter_specs
         return chips + [
-            Chip(str(spec.title), spec.chip(), self.get_query_string({spec.parameter_name: None})) for spec in specs if spec.chip()
+            Chip(str(spec.title), spec.told(), self.get_query_string({spec.parameter_name: None})) for spec in specs if spec.told()
         ]
 
     @property
