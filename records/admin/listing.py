@@ -118,6 +118,8 @@ class RecordList(ChangeList):  # type: ignore[misc]  # unfold ships no types
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: list[str | None] | None = None) -> QuerySet[AudioRecord]:
         records: QuerySet[AudioRecord] = super().get_queryset(request, exclude_parameters)
+        if any("\0" in value for values in self.filter_params.values() for value in values):
+            return records.none()  # no text has one, and PostgreSQL refuses to look for it
         return records.only(*COLUMNS)
 
     def get_results(self, request: HttpRequest) -> None:
@@ -126,12 +128,6 @@ class RecordList(ChangeList):  # type: ignore[misc]  # unfold ships no types
         self.full_result_count = self.result_count  # the head of the page would offer to show all
         if not self.multi_page or (self.page_num == 1 and not self.show_all):
             self.result_list = self.paginator.first[: self.list_per_page]  # read already, to count it
-
-    def get_filters_params(self, params: dict[str, list[str]] | None = None) -> dict[str, list[str]]:
-        """What the list is narrowed by; without NULs, which PostgreSQL refuses in whatever is asked for."""
-        found = super().get_filters_params(params)
-        kept = {name: [value for value in values if "\0" not in value] for name, values in found.items()}
-        return {name: values for name, values in kept.items() if values}
 
     # ---- order ------------------------------------------------------------------------------------------------------------------
 

@@ -299,17 +299,16 @@ def test_orders(browser: Client) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["state", "halted", "reason", "work", "step", "owner", "provider", "error", "created", "created_from", "created_to", "title", "o", "p"],
+    ["state", "halted", "reason", "work", "step", "owner", "provider", "error", "created", "created_from", "created_to", "title", "q"],
 )
-def test_a_nul_narrows_nothing(browser: Client, name: str) -> None:
+def test_a_nul_finds_nothing(browser: Client, name: str) -> None:
     """PostgreSQL refuses it in any text."""
     record = make_record(now=timezone.now())
     for value in ("%00", "a%00b"):
         page = browser.get(f"{LIST}?{name}={value}")
         assert page.status_code == 200
-        assert shown(page) == [record.pk]
-        assert chips(page) == []
-    assert browser.get(f"{LIST}?q=a%00b").status_code == 200
+        assert shown(page) == []
+    assert shown(browser.get(f"{LIST}?p=%00")) == [record.pk]
 
 
 # ---- cost -------------------------------------------------------------------------------------------------------------------------------
