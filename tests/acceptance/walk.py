@@ -1,7 +1,8 @@
 """An operator's walk through the console, by script: what stands is found from the home page in two clicks, resumed in bulk, and finishes.
 
-`make screenshots` takes it with the local Whisper and leaves its pictures in docs/console/; tests/acceptance/test_walk.py takes it with a quick
-provider. The 200 recordings are real ones; the 60 that stand were halted by the engine itself, on a clock that was set.
+`make screenshots` takes it and leaves its pictures in docs/console/; so does tests/acceptance/test_walk.py, which checks what came of it. The 200
+recordings are real ones, recognized by a provider that answers at once; the 60 that stand were halted by the engine itself, on a clock that was
+set.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="transcriber-walk-") as folder, chromium() as browser:
         (Path(folder) / "none.toml").touch()
         os.environ["TRANSCRIBER_CONFIG"] = str(Path(folder) / "none.toml")  # nobody's own configuration
-        service = Service(Path(folder) / "service", None, TRANSCRIBER_RECOGNITION_PROVIDER="whisper", TRANSCRIBER_PIPELINE_WORKERS="2")
+        service = Service(Path(folder) / "service", None, TRANSCRIBER_PIPELINE_WORKERS="2")
         try:
             service.manage("migrate", "--verbosity", "0")
             walk = Walk(service, browser, PICTURES)
