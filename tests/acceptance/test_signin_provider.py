@@ -11,7 +11,7 @@ from datetime import timedelta
 from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import jwt
@@ -65,14 +65,20 @@ def site(running: OpenIDProvider, live_server: Any, settings: Any) -> Iterator[S
     made.configure()
     yield made
     provider_module.forget()
+    # A connection that is kept keeps a thread of the live server, and with it a connection to a database that is to be removed.
+    while Person.browsers:
+        Person.browsers.pop().close()
 
 
 class Person:
     """Somebody with a browser that follows redirects only when told to."""
 
+    browsers: ClassVar[list[requests.Session]] = []
+
     def __init__(self, url: str) -> None:
         self.url = url
         self.browser = requests.Session()
+        self.browsers.append(self.browser)
 
     def get(self, address: str, *, follow: bool = True) -> requests.Response:
         return self.browser.get(address if "://" in address else f"{self.url}{address}", allow_redirects=follow, timeout=60)
