@@ -361,7 +361,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
             tracemalloc.stop()
         ours.send("end")
         assert ours.recv() == 20, "parts"
-        assert peak < module.PART_SIZE
+        assert peak < 4 * module.PART_SIZE, "of twenty; what other threads of this process hold is counted too"
     finally:
         process.join(20)
         process.kill()
