@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import connection
 
 from recognition import registry
 from records.delivery import Finished, receivers
@@ -34,6 +35,17 @@ class Clock:
     def step(self, **span: float) -> datetime:
         self.now += timedelta(**span)
         return self.now
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Before the database is dropped, end what still has hold of it: a live server keeps a thread for each connection that a client kept."""
+    yield
+    if connection.vendor == "postgresql":
+        with django_db_blocker.unblock(), connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
 
 
 @pytest.fixture
