@@ -83,7 +83,10 @@ def test_ctrl_c_gives_the_record_back(number: signal.Signals, make_service: Make
     command = subprocess.Popen(
         [sys.executable, "manage.py", "transcribe", str(talk)], cwd=ROOT, env=service.environment, stderr=subprocess.PIPE, text=True
     )
-    wait_for(lambda: service.records() == [("submitted", 0, True)], within=30)
+    wait_for(lambda: service.records() == [("submitted", 0, True)], within=60)
+    wait_for(
+        lambda: service.database.query("SELECT count(*) FROM audio_records WHERE progress > 0") == [(1,)], within=60
+    )  # in the step itself
     command.send_signal(number)
     _, told = command.communicate(timeout=10)
     assert command.returncode == 130
