@@ -5,31 +5,26 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recognition.contract import Attempt, Audio, Heartbeat, Limits, Refused, Transcript, Transient
+from recognition.providers.whisper.decoding import Segment, detect, encode, transcribe
 from recognition.providers.whisper.model import get_model
-from recognition.providers.whisper.sound import RATE, Cutting, Piece, Window, count_channels, pieces
-from recognition.providers.whisper.utterances import FORMAT, MAX_COMPRESSION, transcript_of
+from recognition.providers.whisper.sound import RATE, Cutting, Window, count_channels, windows
+from recognition.providers.whisper.utterances import FORMAT, transcript_of
 
 if TYPE_CHECKING:
-    from faster_whisper import BatchedInferencePipeline, WhisperModel
-    from faster_whisper.transcribe import Segment
+    from faster_whisper import WhisperModel
 
 T = TypeVar("T")
 
 _BEAT_SECONDS = 0.5
-_LISTEN_SECONDS = 10
-"""How much speech settles the language of a recording: a single short word is too little."""
-_MISSED_SECONDS = 2
-"""Speech without words that is listened to again."""
 # Primary subtags of BCP-47 that Whisper knows under another code, and back.
 _TO_WHISPER = {"nb": "no", "iw": "he", "in": "id", "ji": "yi", "jv": "jw", "fil": "tl", "cmn": "zh", "ekk": "et", "swh": "sw"}
 _FROM_WHISPER = {"jw": "jv"}
@@ -131,15 +126,20 @@ class _Work:
             _require_language(model, self.language)
         asked = self.language
         apart = min(self.attempt.options.get("channels", 1), count_channels(path))
-        channels: list[list[dict[str, Any]]] = []
+        channels: list[list[Segment]] = []
         duration = 0
+
+        def tick(decoded: int) -> None:
+            nonlocal duration
+            duration = max(duration, decoded)
+            self.beat()
+
         for number in range(apart):
-            segments: list[dict[str, Any]] = []
-            for piece in pieces(path, channel=number if apart > 1 else None, cutting=self.parameters, tick=self.beat):
-                for done, found in self.recognize(piece, model):
-                    segments += found
-                    self.beat((number + (piece.start + done * len(piece.samples)) * 1000 / RATE / max(self.attempt.duration_ms, 1)) / apart)
-                duration = max(duration, piece.end)
+            segments: list[Segment] = []
+            heard = windows(path, channel=number if apart > 1 else None, cutting=self.parameters, tick=tick)
+            while batch := list(islice(heard, self.parameters.batch_size)):
+                segments += self.apart(lambda batch=batch: self.recognize(batch, model))  # type: ignore[misc]
+                self.beat((number + batch[-1].end * 1000 / RATE / max(self.attempt.duration_ms, 1)) / apart)
             channels.append(segments)
         self.beat(1.0)
         return json.dumps(
@@ -157,15 +157,12 @@ class _Work:
             separators=(",", ":"),
         ).encode()
 
-    def recognize(self, piece: Piece, model: WhisperModel) -> Iterator[tuple[float, list[dict[str, Any]]]]:
-        """Give the segments of a piece batch by batch, each time with the share of the piece that is done."""
-        if piece.windows and not self.language:
-            self.language, self.language_probability = self.apart(lambda: _detect(model, piece))
-        windows = iter(piece.windows)
-        while batch := list(islice(windows, self.parameters.batch_size)):
-            found = self.apart(lambda batch=batch: _transcribe(model, piece, batch, self.language, self.parameters))  # type: ignore[misc]
-            yield batch[-1].spans[-1].end / len(piece.samples), found
-        yield 1.0, []
+    def recognize(self, batch: list[Window], model: WhisperModel) -> list[Segment]:
+        """What is said in some windows. The first settle the language: together they are half a minute, or all that is said."""
+        encoded = encode(model, batch)
+        if not self.language:
+            self.language, self.language_probability = detect(model, encoded)
+        return transcribe(model, encoded, self.language, beam_size=self.parameters.beam_size)
 
     def beat(self, progress: float | None = None) -> None:
         if progress is not None:
@@ -215,98 +212,3 @@ def _require_language(model: WhisperModel, language: str) -> None:
     known = model.hf_tokenizer.token_to_id(f"<|{language}|>") is not None if model.model.is_multilingual else language == "en"
     if not known:
         raise Refused("language_unsupported", "This Whisper model does not know the language that was asked for.")
-
-
-def _detect(model: WhisperModel, piece: Piece) -> tuple[str, float]:
-    """The language of the first speech, weighed by how much of it there is."""
-    if not model.model.is_multilingual:
-        return "en", 1.0
-    weights: Counter[str] = Counter()
-    heard = 0.0
-    for window in piece.windows:
-        seconds = window.length / RATE
-        _, _, probabilities = model.detect_language(window.samples(piece.samples))
-        for language, probability in probabilities:
-            weights[language] += probability * seconds
-        heard += seconds
-        if heard >= _LISTEN_SECONDS:
-            break
-    language, weight = weights.most_common(1)[0]
-    return language, round(weight / heard, 3)
-
-
-def _transcribe(model: WhisperModel, piece: Piece, windows: list[Window], language: str, parameters: Parameters) -> list[dict[str, Any]]:
-    from faster_whisper import BatchedInferencePipeline
-
-    pipeline = BatchedInferencePipeline(model)
-    found = _listen(pipeline, piece, windows, language, parameters)
-    for number, window in enumerate(windows):
-        if any(segment["compression_ratio"] > MAX_COMPRESSION for segment in found[number]):
-            # Caught in a loop. The sequential pipeline would roll dice at a higher temperature; forbidding repetition gives the same text each time.
-            found[number] = _listen(pipeline, piece, [window], language, parameters, no_repeat_ngram_size=3)[0]
-        if missed := _missed(piece, window, found[number]):
-            found[number] += chain.from_iterable(_listen(pipeline, piece, missed, language, parameters))
-            found[number].sort(key=lambda segment: segment["words"][0][0] if segment["words"] else segment["start_ms"])
-    return list(chain.from_iterable(found))
-
-
-def _missed(piece: Piece, window: Window, segments: list[dict[str, Any]]) -> list[Window]:
-    """Speech of a window that the model passed over, as windows of their own: it sometimes stops early, above all where the voice changes."""
-    words = [
-        (word[0] * RATE // 1000 - piece.start, word[1] * RATE // 1000 - piece.start) for segment in segments for word in segment["words"]
-    ]
-    ends = [0, *(end for _, end in words)]
-    starts = [*(start for start, _ in words), len(piece.samples)]
-    gaps = (window.between(end, start) for end, start in zip(ends, starts, strict=True)) if words else ()
-    return [gap for gap in gaps if gap.length >= _MISSED_SECONDS * RATE]
-
-
-def _listen(
-    pipeline: BatchedInferencePipeline, piece: Piece, windows: list[Window], language: str, parameters: Parameters, **decoding: Any
-) -> list[list[dict[str, Any]]]:
-    """What is said in each window. Times are in the recording."""
-    import numpy as np
-
-    clips, start = [], 0
-    for window in windows:
-        clips.append({"start": start / RATE, "end": (start + window.length) / RATE})
-        start += window.length
-    segments, _ = pipeline.transcribe(
-        np.concatenate([window.samples(piece.samples) for window in windows]),
-        language=language,
-        clip_timestamps=clips,
-        beam_size=parameters.beam_size,
-        temperature=0.0,
-        word_timestamps=True,
-        without_timestamps=False,  # without them the model more often skips speech (measured: 12 % of the words against 1 %)
-        batch_size=len(windows),
-        **decoding,
-    )
-    found: list[list[dict[str, Any]]] = [[] for _ in windows]
-    for segment in segments:
-        number = min(range(len(windows)), key=lambda n: abs(clips[n]["start"] - segment.seek / 100))
-        found[number].append(_segment(segment, piece, windows[number], round(clips[number]["start"] * RATE)))
-    return found
-
-
-def _segment(segment: Segment, piece: Piece, window: Window, offset: int) -> dict[str, Any]:
-    words = []
-    for word in segment.words or []:
-        place = window.to_piece(round(word.start * RATE) - offset, round(word.end * RATE) - offset)
-        words.append(
-            [
-                (piece.start + place.start) * 1000 // RATE,
-                (piece.start + place.end) * 1000 // RATE,
-                word.word,
-                round(float(word.probability), 3),
-            ]
-        )
-    return {
-        "start_ms": (piece.start + window.spans[0].start) * 1000 // RATE,
-        "end_ms": (piece.start + window.spans[-1].end) * 1000 // RATE,
-        "speech_ms": window.length * 1000 // RATE,
-        "avg_logprob": round(segment.avg_logprob, 3),
-        "no_speech_prob": round(segment.no_speech_prob, 3),
-        "compression_ratio": round(segment.compression_ratio, 3),
-        "words": words,
-    }

@@ -1,12 +1,16 @@
-"""From a file to stretches of speech: decode as a stream, cut into pieces at pauses, find who-speaks spans, pack them into windows.
+"""From a file to what the model hears: decode as a stream, find speech, cut passages out of the silence around them, pack them into windows.
 
-Positions are in samples at 16 kHz. Nothing here holds more than one piece of a recording in memory.
+What the model hears must not depend on where in a recording it is said: the same speech moved by a hundredth of a second is heard as other
+words. So a passage (speech without a long pause) is cut out by its own sound, not by the clock, with the same quiet before and after it however
+much there was, and windows are packed from passages alone, as if there were nothing else. Blocks of decoding and of memory leave no trace.
+
+Positions are in samples at 16 kHz from the start of the recording. Nothing here holds more than a few minutes of a recording in memory.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -23,12 +27,18 @@ if TYPE_CHECKING:
 
 RATE = 16_000
 _BLOCK = 30 * RATE
-_WORD_MARGIN = RATE * 32 // 100
+_WORD_MARGIN = RATE * 16 // 100
 """How far a word may reach beyond the speech that was found. Left alone, the first word after a pause begins with the padding."""
+_GRID = 512
+"""The detector judges this many samples at a time, counted from the first that it is given."""
+_ANCHOR = 10 * RATE
+"""The loudest moment of so much of a passage's beginning decides where the detector's grid lies."""
+_QUIET, _LEVEL, _MOST_GAIN = 0.1, 0.4, 100.0
+"""A passage whose peak is below the first is amplified to the second, at most so many times: detector and model both miss words of quiet speech."""
 
 
 class Span(NamedTuple):
-    """A stretch of sound. Words lie between `start + lead` and `end - tail`: the model is given more silence than a word may claim."""
+    """A stretch of sound: speech from `start + lead` to `end - tail`, and the quiet around it."""
 
     start: int
     end: int
@@ -39,60 +49,81 @@ class Span(NamedTuple):
     def length(self) -> int:
         return self.end - self.start
 
+    @property
+    def speech(self) -> tuple[int, int]:
+        return self.start + self.lead, self.end - self.tail
+
 
 @dataclass(frozen=True, slots=True)
 class Cutting:
     """How sound is cut. Part of what is frozen on a recognition: other numbers, other text."""
 
     piece_seconds: int = 300
+    """The longest passage, and about what is held in memory."""
     window_seconds: int = 28
     vad_threshold: float = 0.5
     min_speech_ms: int = 150
     min_pause_ms: int = 160
     pad_ms: int = 400
+    """Quiet before and after a passage, real as far as the recording reaches. A pause of twice as much ends a passage."""
+
+    @property
+    def pad(self) -> int:
+        return self.pad_ms * RATE // 1000
+
+
+class Stretch(NamedTuple):
+    """A span and how it sounds; silence stands for what lies before the beginning or after the end of the recording."""
+
+    span: Span
+    samples: Samples
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Speech that the model hears at once: spans of a piece put one after the other, without the pauses between them."""
+    """Speech that the model hears at once: stretches put one after the other, without the long pauses between them."""
 
-    spans: tuple[Span, ...]
+    stretches: tuple[Stretch, ...]
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return tuple(stretch.span for stretch in self.stretches)
 
     @property
     def length(self) -> int:
-        return sum(span.length for span in self.spans)
+        return sum(stretch.span.length for stretch in self.stretches)
 
-    def samples(self, piece: Samples) -> Samples:
+    @property
+    def samples(self) -> Samples:
         import numpy as np
 
-        return np.concatenate([piece[span.start : span.end] for span in self.spans])
-
-    def between(self, start: int, end: int) -> Window:
-        """What of it lies between two positions of the piece."""
-        clipped = (Span(max(span.start, start), min(span.end, end)) for span in self.spans)
-        return Window(tuple(span for span in clipped if span.length > 0))
-
-    def to_piece(self, start: int, end: int) -> Span:
-        """Where a word of the window lies in the piece. A word lies in one span: the one that holds its middle."""
-        ends = list(accumulate(span.length for span in self.spans))
-        index = min(bisect_right(ends, (start + end) // 2), len(self.spans) - 1)
-        span = self.spans[index]
-        shift = span.end - ends[index]
-        first, last = span.start + span.lead, span.end - span.tail
-        return Span(*(min(max(position + shift, first), last) for position in (start, end)))
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A stretch of one channel that begins and ends in a pause, and the windows of speech in it."""
-
-    start: int
-    samples: Samples
-    windows: tuple[Window, ...]
+        return np.concatenate([stretch.samples for stretch in self.stretches])
 
     @property
     def end(self) -> int:
-        return self.start + len(self.samples)
+        return self.stretches[-1].span.end
+
+    def between(self, start: int, end: int) -> Window:
+        """What of it lies between two positions of the recording."""
+        return Window(tuple(_part(stretch, start, end) for stretch in self.stretches if stretch.span.start < end and start < stretch.span.end))
+
+    def place(self, start: int, end: int) -> Span:
+        """Where a word of the window lies in the recording. A word lies in one span: the one that holds its middle."""
+        ends = list(accumulate(span.length for span in self.spans))
+        index = min(bisect_right(ends, (start + end) // 2), len(ends) - 1)
+        span = self.spans[index]
+        shift = span.end - ends[index]
+        speech_start, speech_end = span.speech
+        first, last = max(span.start, speech_start - _WORD_MARGIN), min(span.end, speech_end + _WORD_MARGIN)
+        return Span(*(max(min(max(position + shift, first), last), 0) for position in (start, end)))
+
+
+def _part(stretch: Stretch, start: int, end: int) -> Stretch:
+    span = stretch.span
+    first, last = max(span.start, start), min(span.end, end)
+    speech_start, speech_end = span.speech
+    part = Span(first, last, min(max(speech_start - first, 0), last - first), max(last - max(speech_end, first), 0))
+    return Stretch(part, stretch.samples[first - span.start : last - span.start])
 
 
 def count_channels(path: Path) -> int:
@@ -106,33 +137,15 @@ def count_channels(path: Path) -> int:
         raise _unreadable() from error
 
 
-def pieces(path: Path, *, channel: int | None, cutting: Cutting, tick: Callable[[], None]) -> Iterator[Piece]:
-    """Cut one channel (`None`: all of them mixed) into pieces. `tick` is called every few dozen milliseconds of work.
+def windows(path: Path, *, channel: int | None, cutting: Cutting, tick: Callable[[int], None]) -> Iterator[Window]:
+    """What the model is to hear of one channel (`None`: all of them mixed), in order.
 
-    Raises `Transient` where the file cannot be read.
+    `tick` is called every few dozen milliseconds of work with how much has been decoded. Raises `Transient` where the file cannot be read.
     """
-    import numpy as np
+    return _packed(_stretches(_decode(path, channel), cutting, tick), cutting)
 
-    longest = cutting.piece_seconds * RATE
-    start = 0
-    waiting: list[Samples] = []
-    for block in chain(_decode(path, channel), [None]):
-        tick()
-        if block is not None:
-            waiting.append(block)
-            if sum(map(len, waiting)) < longest:
-                continue
-        samples = np.concatenate(waiting) if waiting else np.zeros(0, np.float32)
-        while len(samples) >= longest or (block is None and len(samples)):
-            taken = samples[:longest]
-            speech = _speech(taken, cutting)
-            cut = _cut(taken, speech) if len(samples) > len(taken) or block is not None else len(taken)
-            kept = [Span(span.start, min(span.end, cut)) for span in speech if span.start < cut]
-            yield Piece(start, taken[:cut], _windows(taken[:cut], kept, cutting))
-            start += cut
-            samples = samples[cut:]
-            tick()
-        waiting = [samples.copy()]  # a copy, so that the whole piece is not kept alive by a view of its end
+
+# ---- decoding -----------------------------------------------------------------------------------------------------------------------
 
 
 def _decode(path: Path, channel: int | None) -> Iterator[Samples]:
@@ -180,6 +193,114 @@ def _unreadable() -> Transient:
     return Transient("audio_unreadable", "The normalized recording cannot be decoded.")
 
 
+# ---- passages -----------------------------------------------------------------------------------------------------------------------
+
+
+def _stretches(blocks: Iterable[Samples], cutting: Cutting, tick: Callable[[int], None]) -> Iterator[Stretch]:
+    """The speech of a recording, passage by passage, each judged by itself once it is whole."""
+    import numpy as np
+
+    apart, longest = 2 * cutting.pad, cutting.piece_seconds * RATE
+    origin = decoded = 0  # where `held` begins
+    held: Samples = np.zeros(0, np.float32)
+    waiting: list[Samples] = []
+    for block in chain(blocks, [None]):
+        if block is not None:
+            decoded += len(block)
+            waiting.append(block)
+        tick(decoded)
+        if block is not None and decoded - origin < longest + apart:
+            continue
+        held = np.concatenate([held, *waiting])
+        waiting = []
+        while len(held) >= longest + apart or (block is None and len(held)):
+            keep = len(held) if block is None else len(held) - apart
+            for passage in _passages(_speech(_leveled(held), cutting), apart):
+                tick(decoded)
+                ended = block is None or passage.end + apart <= len(held)
+                if passage.length > longest and (ended or passage.start <= apart):
+                    stretches, keep = _beginning(held, passage, cutting)
+                elif ended:
+                    stretches = _cut_out(held, passage, cutting)
+                else:
+                    keep = max(passage.start - apart, 0)
+                    break
+                yield from (Stretch(_moved(span, origin), samples) for span, samples in stretches)
+                if passage.length > longest:
+                    break
+            if not keep:
+                break  # a passage that is not whole yet
+            held = held[keep:].copy()  # a copy, so that all of it is not kept alive by a view of its end
+            origin += keep
+
+
+def _passages(speech: Sequence[Span], apart: int) -> Iterator[Span]:
+    """Speech as stretches between which there is a pause of at least `apart`."""
+    if not speech:
+        return
+    start = speech[0].start
+    for before, after in pairwise(speech):
+        if after.start - before.end >= apart:
+            yield Span(start, before.end)
+            start = after.start
+    yield Span(start, speech[-1].end)
+
+
+def _beginning(held: Samples, passage: Span, cutting: Cutting) -> tuple[list[Stretch], int]:
+    """The beginning of a passage that is too long to be held, and where it was cut: in the longest pause of the last half, or where it is quietest."""
+    longest = cutting.piece_seconds * RATE
+    speech, gain = _heard(held, Span(passage.start, passage.start + longest), cutting)
+    cut = _cut(held, speech, passage.start, passage.start + longest)
+    kept = [Span(span.start, min(span.end, cut)) for span in speech if span.start < cut]
+    sound = held[:cut]
+    return [Stretch(span, _taken(sound, span.start, span.end) * gain) for span in _pad(kept, cutting.pad)], cut
+
+
+def _cut_out(held: Samples, passage: Span, cutting: Cutting) -> list[Stretch]:
+    speech, gain = _heard(held, passage, cutting)
+    return [Stretch(span, _taken(held, span.start, span.end) * gain) for span in _pad(speech, cutting.pad)]
+
+
+def _heard(held: Samples, passage: Span, cutting: Cutting) -> tuple[list[Span], float]:
+    """Speech of one passage, heard as if there were nothing else, and how much it is to be amplified.
+
+    The detector's grid is laid by the passage's own loudest moment, so that the same passage gives the same spans wherever it lies.
+    """
+    import numpy as np
+
+    loudness = np.abs(held[passage.start : passage.end])
+    peak = float(loudness.max(initial=0.0))
+    gain = min(_LEVEL / peak, _MOST_GAIN) if 0 < peak < _QUIET else 1.0
+    anchor = passage.start + int(loudness[:_ANCHOR].argmax())
+    start = anchor - -(-(anchor - passage.start + cutting.pad) // _GRID) * _GRID
+    found = _speech(_taken(held, start, passage.end + cutting.pad) * np.float32(gain), cutting)
+    return [_moved(span, start) for span in found] or [passage], gain
+
+
+def _taken(held: Samples, start: int, end: int) -> Samples:
+    """A stretch of sound, silent where it reaches beyond what there is."""
+    import numpy as np
+
+    part = held[max(start, 0) : max(end, 0)]
+    return np.pad(part, (max(-start, 0), max(end - start - max(-start, 0) - len(part), 0)))
+
+
+def _moved(span: Span, by: int) -> Span:
+    return span._replace(start=span.start + by, end=span.end + by)
+
+
+def _leveled(samples: Samples) -> Samples:
+    """Quiet stretches amplified by what is loudest within two seconds around them: the detector passes over quiet speech."""
+    import numpy as np
+
+    frames = np.abs(np.pad(samples, (0, -len(samples) % _GRID))).reshape(-1, _GRID).max(axis=1)
+    around = 2 * RATE // _GRID
+    loudest = np.lib.stride_tricks.sliding_window_view(np.pad(frames, around, mode="edge"), 2 * around + 1).max(axis=1)
+    gains = np.where(loudest < _QUIET, np.minimum(_LEVEL / np.maximum(loudest, 1e-9), _MOST_GAIN), 1.0)
+    places = np.arange(len(frames)) * _GRID + _GRID // 2
+    return samples * np.interp(np.arange(len(samples)), places, gains).astype(np.float32)
+
+
 def _speech(samples: Samples, cutting: Cutting) -> list[Span]:
     """Where somebody speaks, without padding."""
     from faster_whisper.vad import VadOptions, get_speech_timestamps
@@ -193,15 +314,15 @@ def _speech(samples: Samples, cutting: Cutting) -> list[Span]:
     return [Span(found["start"], min(found["end"], len(samples))) for found in get_speech_timestamps(samples, options)]
 
 
-def _cut(samples: Samples, speech: Sequence[Span]) -> int:
-    """Where to end a piece that goes on: in the longest pause of its last half; in the quietest moment if there is none."""
-    half = len(samples) // 2
-    begins, ends = [span.start for span in speech] + [len(samples)], [0] + [span.end for span in speech]
-    pauses = [Span(max(end, half), begin) for end, begin in zip(ends, begins, strict=True) if begin > half]
+def _cut(samples: Samples, speech: Sequence[Span], start: int, end: int) -> int:
+    """Where to end what goes on: in the longest pause of its last half; in the quietest moment if there is none."""
+    half = (start + end) // 2
+    begins, ends = [*(span.start for span in speech), end], [start, *(span.end for span in speech)]
+    pauses = [Span(max(before, half), min(begin, end)) for before, begin in zip(ends, begins, strict=True) if begin > half]
     longest = max(pauses, key=lambda pause: pause.length, default=Span(0, 0))
     if longest.length >= RATE // 10:
         return longest.start + longest.length // 2
-    return _quietest(samples, half, len(samples))
+    return _quietest(samples, half, end)
 
 
 def _quietest(samples: Samples, start: int, end: int) -> int:
@@ -215,33 +336,44 @@ def _quietest(samples: Samples, start: int, end: int) -> int:
     return start + (int(np.argmin(smooth)) + 2) * step + step // 2
 
 
-def _windows(samples: Samples, speech: Sequence[Span], cutting: Cutting) -> tuple[Window, ...]:
-    """Pack speech into as few windows as fit, cut at the longest pause of a window's second half."""
-    longest = cutting.window_seconds * RATE
-    rest = list(chain.from_iterable(_split(samples, span, longest) for span in _pad(speech, len(samples), cutting.pad_ms * RATE // 1000)))
-    windows = []
-    while rest:
-        lengths = list(accumulate(span.length for span in rest))
-        fit = max(1, bisect_right(lengths, longest))
-        if fit < len(rest):
-            places = [n for n in range(1, fit + 1) if lengths[n - 1] * 2 >= longest] or [fit]
-            fit = max(places, key=lambda n: rest[n].start - rest[n - 1].end)
-        windows.append(Window(tuple(rest[:fit])))
-        rest = rest[fit:]
-    return tuple(windows)
-
-
-def _pad(speech: Sequence[Span], end: int, pad: int) -> Iterator[Span]:
+def _pad(speech: Sequence[Span], pad: int) -> Iterator[Span]:
     """Widen spans by `pad`, or to the middle of the pause where two would meet: beginnings and endings of words are quiet."""
-    middles = [0, *((before.end + after.start) // 2 for before, after in pairwise(speech)), end]
-    for span, (left, right) in zip(speech, pairwise(middles), strict=False):
-        start, stop = max(span.start - pad, left), min(span.end + pad, right)
-        yield Span(start, stop, max(0, span.start - start - _WORD_MARGIN), max(0, stop - span.end - _WORD_MARGIN))
+    if not speech:
+        return
+    middles = [(before.end + after.start) // 2 for before, after in pairwise(speech)]
+    limits = [speech[0].start - pad, *middles, speech[-1].end + pad]
+    for span, (left, right) in zip(speech, pairwise(limits), strict=True):
+        start, end = max(span.start - pad, left), min(span.end + pad, right)
+        yield Span(start, end, span.start - start, end - span.end)
 
 
-def _split(samples: Samples, span: Span, longest: int) -> Iterator[Span]:
-    while span.length > longest:
-        cut = _quietest(samples, span.start + longest // 2, span.start + longest)
-        yield Span(span.start, cut, lead=span.lead)
-        span = Span(cut, span.end, tail=span.tail)
-    yield span
+# ---- windows ------------------------------------------------------------------------------------------------------------------------
+
+
+def _packed(stretches: Iterable[Stretch], cutting: Cutting) -> Iterator[Window]:
+    """As few windows as fit, cut at the longest pause of a window's second half. A pause that ends a passage counts the same however long it is."""
+    longest = cutting.window_seconds * RATE
+    rest: list[Stretch] = []
+    for stretch in chain.from_iterable(_split(stretch, longest) for stretch in stretches):
+        rest.append(stretch)
+        lengths = list(accumulate(one.span.length for one in rest))
+        while lengths[-1] > longest:
+            places = [n for n in range(1, len(rest)) if lengths[n - 1] * 2 >= longest] or [len(rest) - 1]
+            place = max(places, key=lambda n: min(_pause(rest[n - 1].span, rest[n].span), 2 * cutting.pad))
+            yield Window(tuple(rest[:place]))
+            rest = rest[place:]
+            lengths = list(accumulate(one.span.length for one in rest))
+    if rest:
+        yield Window(tuple(rest))
+
+
+def _pause(before: Span, after: Span) -> int:
+    return after.speech[0] - before.speech[1]
+
+
+def _split(stretch: Stretch, longest: int) -> Iterator[Stretch]:
+    while stretch.span.length > longest:
+        cut = stretch.span.start + _quietest(stretch.samples, longest // 2, longest)
+        yield _part(stretch, stretch.span.start, cut)
+        stretch = _part(stretch, cut, stretch.span.end)
+    yield stretch
