@@ -1,6 +1,6 @@
 """`make bench`: figures, each beside what it is to be compared with, from one run on one machine.
 
-python -m tests.bench [latency] [queue] [control] [home] [listing]
+python -m tests.bench [latency] [queue] [control] [home] [listing] [coverage[:long][:wav]]
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.postgres import Server, find_binaries
 
 ROOT = Path(__file__).resolve().parents[2]
 BOTH = ("queue", "control", "home", "listing")
-ALL = ("latency", *BOTH)
+ALL = ("latency", *BOTH, "coverage")
 
 
 def run(name: str, database: str, url: str = "") -> None:

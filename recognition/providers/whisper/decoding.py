@@ -7,7 +7,7 @@ each window differently depending on the one before, and encode the first window
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from faster_whisper import WhisperModel
     from faster_whisper.tokenizer import Tokenizer
 
-MISSED_MS = 1_000
-"""Speech without words that is listened to again."""
+_PASSED_OVER = RATE * 25 // 100
+"""Speech between two pauses of which no word came, from so much on."""
+_STOPPED_EARLY = RATE * 7 // 10
+"""Speech between two words that none of them reaches, from so much on."""
+_DOUBT = -1.0
+"""Below this `avg_logprob` a window is heard again in two halves (Whisper's own threshold for a second try)."""
+_HALF = 5 * RATE
+"""What is shorter makes no sense by itself."""
 _HOP = RATE // 100
 _PREPENDED = "\"'“¿([{-"
 _APPENDED = "\"'.。,，!！?？:：”)]}、"
@@ -58,15 +64,37 @@ def detect(model: WhisperModel, encoded: Encoded) -> tuple[str, float]:
 
 def transcribe(model: WhisperModel, encoded: Encoded, language: str, *, beam_size: int) -> list[Segment]:
     """What is said in the windows, in order."""
-    found = _listen(model, encoded, language, beam_size=beam_size)
-    for number, window in enumerate(encoded.windows):
-        if any(segment["compression_ratio"] > MAX_COMPRESSION for segment in found[number]):
-            # Caught in a loop. The sequential pipeline would roll dice at a higher temperature; forbidding repetition gives the same text each time.
-            found[number] = _listen(model, encode(model, [window]), language, beam_size=beam_size, no_repeat_ngram_size=3)[0]
-        for missed in _missed(window, found[number]):
-            found[number] += _listen(model, encode(model, [missed]), language, beam_size=beam_size)[0]
-        found[number].sort(key=lambda segment: segment["words"][0][0] if segment["words"] else segment["start_ms"])
-    return list(chain.from_iterable(found))
+
+    def hear(window: Window, **generating: Any) -> list[Segment]:
+        return _listen(model, encode(model, [window]), language, beam_size=beam_size, **generating)[0]
+
+    found: list[Segment] = []
+    for window, segments in zip(encoded.windows, _listen(model, encoded, language, beam_size=beam_size), strict=True):
+        segments = _sure(window, segments, hear)
+        for missed in _missed(window, segments):
+            segments = [*segments, *hear(missed)]
+        found += sorted(segments, key=lambda segment: segment["words"][0][0] if segment["words"] else segment["start_ms"])
+    return found
+
+
+def _sure(window: Window, segments: list[Segment], hear: Callable[..., list[Segment]]) -> list[Segment]:
+    """The segments, or better ones: where the model was caught in a loop or is in doubt, it is asked in another way."""
+    if _is_looped(segments):
+        # The sequential pipeline would roll dice at a higher temperature; forbidding repetition gives the same text each time.
+        segments = hear(window, no_repeat_ngram_size=3)
+    if _certainty(segments) < _DOUBT and (halves := window.halves()) and min(half.length for half in halves) >= _HALF:
+        apart = [segment for half in halves for segment in hear(half)]
+        if not _is_looped(apart) and _certainty(apart) > _certainty(segments):
+            return apart
+    return segments
+
+
+def _is_looped(segments: Sequence[Segment]) -> bool:
+    return any(segment["compression_ratio"] > MAX_COMPRESSION for segment in segments)
+
+
+def _certainty(segments: Sequence[Segment]) -> float:
+    return min((segment["avg_logprob"] for segment in segments), default=0.0)
 
 
 def _missed(window: Window, segments: Sequence[Segment]) -> Iterator[Window]:
@@ -77,10 +105,15 @@ def _missed(window: Window, segments: Sequence[Segment]) -> Iterator[Window]:
     ends = [window.spans[0].start, *(end for _, end in words)]
     starts = [*(start for start, _ in words), window.end]
     for end, start in zip(ends, starts, strict=True):
-        if end < start:
-            gap = window.between(end, start)
-            if sum(max(last - first, 0) for first, last in (span.speech for span in gap.spans)) * 1000 >= MISSED_MS * RATE:
-                yield gap
+        if end >= start:
+            continue
+        gap = window.between(end, start)
+        whole = [last - first for first, last in (span.speech for span in window.spans) if end <= first and last <= start]
+        if (
+            max(whole, default=0) >= _PASSED_OVER
+            or sum(last - first for first, last in (span.speech for span in gap.spans)) >= _STOPPED_EARLY
+        ):
+            yield gap
 
 
 def _listen(model: WhisperModel, encoded: Encoded, language: str, *, beam_size: int, **generating: Any) -> list[list[Segment]]:

@@ -31,6 +31,9 @@ _WORD_MARGIN = RATE * 16 // 100
 """How far a word may reach beyond the speech that was found. Left alone, the first word after a pause begins with the padding."""
 _GRID = 512
 """The detector judges this many samples at a time, counted from the first that it is given."""
+_ATTENTIVE = 0.7
+"""Passages are looked for with so much of the threshold: after silence the detector takes speech for less likely (0.39 after 120 s of digital silence
+where it was 0.61 without), and gets its hearing back only as somebody speaks. What it finds is judged anew, without what was before."""
 _ANCHOR = 10 * RATE
 """The loudest moment of so much of a passage's beginning decides where the detector's grid lies."""
 _QUIET, _LEVEL, _MOST_GAIN = 0.1, 0.4, 100.0
@@ -61,7 +64,7 @@ class Cutting:
     piece_seconds: int = 300
     """The longest passage, and about what is held in memory."""
     window_seconds: int = 28
-    vad_threshold: float = 0.5
+    vad_threshold: float = 0.35
     min_speech_ms: int = 150
     min_pause_ms: int = 160
     pad_ms: int = 400
@@ -105,7 +108,19 @@ class Window:
 
     def between(self, start: int, end: int) -> Window:
         """What of it lies between two positions of the recording."""
-        return Window(tuple(_part(stretch, start, end) for stretch in self.stretches if stretch.span.start < end and start < stretch.span.end))
+        return Window(
+            tuple(_part(stretch, start, end) for stretch in self.stretches if stretch.span.start < end and start < stretch.span.end)
+        )
+
+    def halves(self) -> tuple[Window, ...]:
+        """Two windows, parted at the longest pause that is not near the ends; none where it is all one stretch."""
+        parts = self.stretches
+        ends = list(accumulate(stretch.span.length for stretch in parts))
+        places = [n for n in range(1, len(parts)) if self.length <= 4 * ends[n - 1] <= 3 * self.length]
+        if not places:
+            return ()
+        place = max(places, key=lambda n: _pause(parts[n - 1].span, parts[n].span))
+        return Window(parts[:place]), Window(parts[place:])
 
     def place(self, start: int, end: int) -> Span:
         """Where a word of the window lies in the recording. A word lies in one span: the one that holds its middle."""
@@ -215,7 +230,7 @@ def _stretches(blocks: Iterable[Samples], cutting: Cutting, tick: Callable[[int]
         waiting = []
         while len(held) >= longest + apart or (block is None and len(held)):
             keep = len(held) if block is None else len(held) - apart
-            for passage in _passages(_speech(_leveled(held), cutting), apart):
+            for passage in _passages(_speech(_leveled(held), cutting, cutting.vad_threshold * _ATTENTIVE), apart):
                 tick(decoded)
                 ended = block is None or passage.end + apart <= len(held)
                 if passage.length > longest and (ended or passage.start <= apart):
@@ -248,33 +263,35 @@ def _passages(speech: Sequence[Span], apart: int) -> Iterator[Span]:
 
 def _beginning(held: Samples, passage: Span, cutting: Cutting) -> tuple[list[Stretch], int]:
     """The beginning of a passage that is too long to be held, and where it was cut: in the longest pause of the last half, or where it is quietest."""
-    longest = cutting.piece_seconds * RATE
-    speech, gain = _heard(held, Span(passage.start, passage.start + longest), cutting)
-    cut = _cut(held, speech, passage.start, passage.start + longest)
-    kept = [Span(span.start, min(span.end, cut)) for span in speech if span.start < cut]
-    sound = held[:cut]
-    return [Stretch(span, _taken(sound, span.start, span.end) * gain) for span in _pad(kept, cutting.pad)], cut
+    end = passage.start + cutting.piece_seconds * RATE
+    cut = _cut(held, _heard(held, Span(passage.start, end), cutting)[0], passage.start, end)
+    return _cut_out(held[:cut], Span(passage.start, cut), cutting), cut
 
 
-def _cut_out(held: Samples, passage: Span, cutting: Cutting) -> list[Stretch]:
+def _cut_out(held: Samples, passage: Span, cutting: Cutting, *, times: int = 3) -> list[Stretch]:
+    """What is said in a passage. It is judged several times: each says where the next begins, and whether it is several passages, so that in the end
+    nothing is left of what was around it when it was found.
+    """
     speech, gain = _heard(held, passage, cutting)
+    if times > 1:
+        return [stretch for part in _passages(speech, 2 * cutting.pad) for stretch in _cut_out(held, part, cutting, times=times - 1)]
     return [Stretch(span, _taken(held, span.start, span.end) * gain) for span in _pad(speech, cutting.pad)]
 
 
-def _heard(held: Samples, passage: Span, cutting: Cutting) -> tuple[list[Span], float]:
+def _heard(held: Samples, passage: Span, cutting: Cutting) -> tuple[list[Span], np.float32]:
     """Speech of one passage, heard as if there were nothing else, and how much it is to be amplified.
 
     The detector's grid is laid by the passage's own loudest moment, so that the same passage gives the same spans wherever it lies.
     """
     import numpy as np
 
-    loudness = np.abs(held[passage.start : passage.end])
+    loudness = np.abs(_taken(held, passage.start, passage.end))
     peak = float(loudness.max(initial=0.0))
-    gain = min(_LEVEL / peak, _MOST_GAIN) if 0 < peak < _QUIET else 1.0
+    gain = np.float32(min(_LEVEL / peak, _MOST_GAIN) if 0 < peak < _QUIET else 1.0)
     anchor = passage.start + int(loudness[:_ANCHOR].argmax())
     start = anchor - -(-(anchor - passage.start + cutting.pad) // _GRID) * _GRID
-    found = _speech(_taken(held, start, passage.end + cutting.pad) * np.float32(gain), cutting)
-    return [_moved(span, start) for span in found] or [passage], gain
+    found = _speech(_taken(held, start, passage.end + cutting.pad) * gain, cutting, cutting.vad_threshold)
+    return [_moved(span, start) for span in found], gain
 
 
 def _taken(held: Samples, start: int, end: int) -> Samples:
@@ -301,12 +318,13 @@ def _leveled(samples: Samples) -> Samples:
     return samples * np.interp(np.arange(len(samples)), places, gains).astype(np.float32)
 
 
-def _speech(samples: Samples, cutting: Cutting) -> list[Span]:
+def _speech(samples: Samples, cutting: Cutting, threshold: float) -> list[Span]:
     """Where somebody speaks, without padding."""
     from faster_whisper.vad import VadOptions, get_speech_timestamps
 
     options = VadOptions(
-        threshold=cutting.vad_threshold,
+        threshold=threshold,
+        neg_threshold=threshold - 0.1,
         min_speech_duration_ms=cutting.min_speech_ms,
         min_silence_duration_ms=cutting.min_pause_ms,
         speech_pad_ms=0,
