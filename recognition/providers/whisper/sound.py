@@ -216,7 +216,8 @@ def _stretches(blocks: Iterable[Samples], cutting: Cutting, tick: Callable[[int]
     import numpy as np
 
     apart, longest = 2 * cutting.pad, cutting.piece_seconds * RATE
-    origin = decoded = 0  # where `held` begins
+    settled = 2 * apart  # what is nearer to the end of what is held may go on in what is yet to be decoded
+    decoded = origin = 0  # where `held` begins
     held: Samples = np.zeros(0, np.float32)
     waiting: list[Samples] = []
     for block in chain(blocks, [None]):
@@ -224,15 +225,15 @@ def _stretches(blocks: Iterable[Samples], cutting: Cutting, tick: Callable[[int]
             decoded += len(block)
             waiting.append(block)
         tick(decoded)
-        if block is not None and decoded - origin < longest + apart:
+        if block is not None and decoded - origin < longest + settled:
             continue
         held = np.concatenate([held, *waiting])
         waiting = []
-        while len(held) >= longest + apart or (block is None and len(held)):
+        while len(held) >= longest + settled or (block is None and len(held)):
             keep = len(held) if block is None else len(held) - apart
             for passage in _passages(_speech(_leveled(held), cutting, cutting.vad_threshold * _ATTENTIVE), apart):
                 tick(decoded)
-                ended = block is None or passage.end + apart <= len(held)
+                ended = block is None or passage.end + settled <= len(held)
                 if passage.length > longest and (ended or passage.start <= apart):
                     stretches, keep = _beginning(held, passage, cutting)
                 elif ended:
@@ -314,8 +315,10 @@ def _leveled(samples: Samples) -> Samples:
     around = 2 * RATE // _GRID
     loudest = np.lib.stride_tricks.sliding_window_view(np.pad(frames, around, mode="edge"), 2 * around + 1).max(axis=1)
     gains = np.where(loudest < _QUIET, np.minimum(_LEVEL / np.maximum(loudest, 1e-9), _MOST_GAIN), 1.0)
-    places = np.arange(len(frames)) * _GRID + _GRID // 2
-    return samples * np.interp(np.arange(len(samples)), places, gains).astype(np.float32)
+    gains = gains.astype(np.float32)
+    changes = np.diff(gains, append=gains[-1:])
+    ramps = gains[:, None] + changes[:, None] * (np.arange(_GRID, dtype=np.float32) / _GRID)
+    return samples * ramps.reshape(-1)[: len(samples)]
 
 
 def _speech(samples: Samples, cutting: Cutting, threshold: float) -> list[Span]:

@@ -17,6 +17,7 @@ from recognition.contract import Audio, Misconfigured, Provider, Refused, Transc
 from recognition.providers.whisper import WhisperProvider, provider
 from tests.audio import RATE, noise, silence, tone, write_wav
 from tests.recognition.providers.whisper_engine import DEMO, DEMO_TEXT, SHARED, Stop, Stopping, Watching, attempt, opened
+from tests.speech import join, read, say, why_not, write
 
 shared_audio = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared recordings are not on this machine")
 
@@ -82,6 +83,12 @@ def test_what_was_frozen_is_obeyed_and_not_the_present_config(models_dir: Path, 
     assert answer["parameters"]["compute_type"] == "int8"
 
 
+def melody(seconds: int, octave: int) -> list[int]:
+    """Two notes a second."""
+    scale = (262, 330, 392, 330, 294, 349, 440, 349)
+    return [sample for n in range(2 * seconds) for sample in tone(0.5, hz=scale[n % len(scale)] * octave / 2, volume=0.15)]
+
+
 QUIET = {
     "silence": lambda: silence(8),
     "noise": lambda: noise(8, volume=0.3),
@@ -91,6 +98,11 @@ QUIET = {
         int(sum(parts) * math.exp(-(i % (RATE // 2)) / 3000))
         for i, parts in enumerate(zip(*(tone(8, hz=hz, volume=0.2) for hz in (262, 330, 392)), strict=True))
     ],
+    "music": lambda: [
+        int(sum(parts) * math.exp(-(i % (RATE // 2)) / 3000))
+        for i, parts in enumerate(zip(*(melody(20, octave) for octave in (1, 2, 4)), strict=True))
+    ],
+    "long noise": lambda: noise(200, volume=0.1),
     "click": lambda: [*silence(2), *noise(0.05, volume=0.9), *silence(2)],
     "click alone": lambda: noise(0.05, volume=0.9),
 }
@@ -101,6 +113,37 @@ def test_without_speech_nothing_is_said(sound: str, whisper: WhisperProvider, tm
     path = write_wav(tmp_path / "sound.wav", QUIET[sound]())
     assert recognized(whisper, path) == Transcript()
     assert recognized(whisper, path, language="ru") == Transcript(language="ru")
+
+
+def said(transcript: Transcript) -> list[tuple[str, int, int]]:
+    return [(word.text, word.start_ms, word.end_ms) for utterance in transcript.utterances for word in utterance.words]
+
+
+@pytest.mark.parametrize("lead", [30, 120])
+def test_silence_before_and_after_changes_no_word(lead: int, whisper: WhisperProvider, tmp_path: Path):
+    alone = said(recognized(whisper, write(tmp_path / "alone.wav", read(DEMO))))
+    after_silence = said(recognized(whisper, write(tmp_path / "late.wav", join(float(lead), read(DEMO), 20.0))))
+    assert [(text, start - lead * 1000, end - lead * 1000) for text, start, end in after_silence] == alone
+    assert [text for text, _, _ in alone] == DEMO_TEXT.split()
+
+
+@pytest.mark.skipif(bool(why_not()), reason=why_not() or "espeak-ng is there")
+def test_two_sentences_after_two_minutes_of_silence(whisper: WhisperProvider, tmp_path: Path):
+    first, second = say("Please close the window before you leave the office."), say("The children are playing football behind the school.")
+    for lead, pause in ((0.0, 1.0), (120.0, 1.0), (120.0, 15.0)):
+        sound = join(lead, first, pause, second)
+        words = said(recognized(whisper, write(tmp_path / "sound.wav", sound), language="en"))
+        assert [_bare(text) for text, _, _ in words] == [_bare(word.text) for word in sound.words]
+        late = sorted(abs(start / 1000 - word.start) for (_, start, _), word in zip(words, sound.words, strict=True))
+        assert late[len(late) * 95 // 100] <= 0.3
+
+
+@pytest.mark.parametrize("pause", [2.0, 20.0])
+def test_a_pause_inside_changes_no_word(pause: float, whisper: WhisperProvider, tmp_path: Path):
+    near = said(recognized(whisper, write(tmp_path / "near.wav", join(read(DEMO), 1.0, read(DEMO))), language="en"))
+    far = said(recognized(whisper, write(tmp_path / "far.wav", join(read(DEMO), pause, read(DEMO))), language="en"))
+    assert [_bare(text) for text, _, _ in far] == [_bare(text) for text, _, _ in near]
+    assert [_bare(text) for text, _, _ in near] == [_bare(text) for text in DEMO_TEXT.split()] * 2
 
 
 def test_channels_are_recognized_apart_and_merged_in_order(whisper: WhisperProvider, tmp_path: Path):
@@ -149,7 +192,7 @@ def test_stops_when_the_heartbeat_says_so(beat: int, whisper: WhisperProvider):
 def test_stops_while_the_model_computes(whisper: WhisperProvider, monkeypatch: pytest.MonkeyPatch):
     begun, release = threading.Event(), threading.Event()
 
-    def endless(*args: Any) -> list[Any]:
+    def endless(*args: Any, **options: Any) -> list[Any]:
         begun.set()
         release.wait()
         return []
@@ -159,7 +202,7 @@ def test_stops_while_the_model_computes(whisper: WhisperProvider, monkeypatch: p
             if begun.is_set():
                 raise Stop
 
-    monkeypatch.setattr(provider, "_transcribe", endless)
+    monkeypatch.setattr(provider, "transcribe", endless)
     with pytest.raises(Stop):
         whisper.poll(attempt(DEMO, whisper.options(language="en", channels=1)), StoppingThen())
     release.set()
@@ -167,10 +210,10 @@ def test_stops_while_the_model_computes(whisper: WhisperProvider, monkeypatch: p
 
 @pytest.mark.parametrize("error", [RuntimeError("engine"), MemoryError(), ValueError("shape")])
 def test_a_failure_of_the_engine_may_be_tried_again(error: Exception, whisper: WhisperProvider, monkeypatch: pytest.MonkeyPatch):
-    def failing(*args: Any) -> list[Any]:
+    def failing(*args: Any, **options: Any) -> list[Any]:
         raise error
 
-    monkeypatch.setattr(provider, "_transcribe", failing)
+    monkeypatch.setattr(provider, "transcribe", failing)
     with pytest.raises(Transient) as failure:
         recognized(whisper, DEMO)
     assert failure.value.code == "engine_failed"
