@@ -144,7 +144,7 @@ def say(text: str, voice: str = "en-us", *, words_per_minute: int = 150) -> Spok
     data = text.encode() + b"\0"
     if library.espeak_Synth(data, len(data), 0, 1, 0, _UTF8, None, None) != 0 or library.espeak_Synchronize() != 0:
         raise RuntimeError("espeak-ng says nothing")
-    return _trimmed(np.asarray(sound, np.float32) / 32768, rate, starts)
+    return _trimmed(np.asarray(sound, np.float32) / np.float32(32768), rate, starts)
 
 
 def _trimmed(sound: Samples, rate: int, starts: Sequence[tuple[str, int]]) -> Spoken:

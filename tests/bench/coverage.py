@@ -256,12 +256,14 @@ def _music(t: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Chords, a melody and a beat."""
     beat = 0.5
     sound = np.zeros_like(t)
+    root = 110.0
     count = round(beat * RATE)
     for number in range(len(t) // count):
         place = slice(number * count, (number + 1) * count)
         local = t[:count]
         fade = np.exp(-3 * local)
-        root = 110 * 2 ** (rng.choice([0, 5, 7, 9]) / 12) if number % 4 == 0 else root  # noqa: F821
+        if number % 4 == 0:
+            root = 110 * 2 ** (rng.choice([0, 5, 7, 9]) / 12)
         notes = [root, root * 5 / 4, root * 3 / 2, root * 2 * 2 ** (rng.choice([0, 2, 4, 7, 9]) / 12) * 2]
         sound[place] = fade * sum(np.sin(2 * np.pi * note * local * k) / k**2 for note in notes for k in (1, 2, 3))
         sound[place] += 0.5 * np.exp(-40 * local) * rng.normal(size=count)

@@ -26,6 +26,8 @@ _STOPPED_EARLY = RATE * 7 // 10
 """Speech between two words that none of them reaches, from so much on."""
 _DOUBT = -1.0
 """Below this `avg_logprob` a window is heard again in two halves (Whisper's own threshold for a second try)."""
+_SHORT = 2 * RATE
+"""Of what is shorter the model makes up words: they count if it is sure of them."""
 _HALF = 5 * RATE
 """What is shorter makes no sense by itself."""
 _HOP = RATE // 100
@@ -72,7 +74,9 @@ def transcribe(model: WhisperModel, encoded: Encoded, language: str, *, beam_siz
     for window, segments in zip(encoded.windows, _listen(model, encoded, language, beam_size=beam_size), strict=True):
         segments = _sure(window, segments, hear)
         for missed in _missed(window, segments):
-            segments = [*segments, *hear(missed)]
+            again = hear(missed)
+            if missed.length > _SHORT or _certainty(again) > _DOUBT:
+                segments = [*segments, *again]
         found += sorted(segments, key=lambda segment: segment["words"][0][0] if segment["words"] else segment["start_ms"])
     return found
 

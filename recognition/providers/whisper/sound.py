@@ -318,7 +318,8 @@ def _leveled(samples: Samples) -> Samples:
     gains = gains.astype(np.float32)
     changes = np.diff(gains, append=gains[-1:])
     ramps = gains[:, None] + changes[:, None] * (np.arange(_GRID, dtype=np.float32) / _GRID)
-    return samples * ramps.reshape(-1)[: len(samples)]
+    leveled: Samples = samples * ramps.reshape(-1)[: len(samples)]
+    return leveled
 
 
 def _speech(samples: Samples, cutting: Cutting, threshold: float) -> list[Span]:
