@@ -315,11 +315,10 @@ def _leveled(samples: Samples) -> Samples:
     around = 2 * RATE // _GRID
     loudest = np.lib.stride_tricks.sliding_window_view(np.pad(frames, around, mode="edge"), 2 * around + 1).max(axis=1)
     gains = np.where(loudest < _QUIET, np.minimum(_LEVEL / np.maximum(loudest, 1e-9), _MOST_GAIN), 1.0)
-    gains = gains.astype(np.float32)
-    changes = np.diff(gains, append=gains[-1:])
-    ramps = gains[:, None] + changes[:, None] * (np.arange(_GRID, dtype=np.float32) / _GRID)
-    leveled: Samples = samples * ramps.reshape(-1)[: len(samples)]
-    return leveled
+    levels = gains.astype(np.float32)
+    changes = np.diff(levels, append=levels[-1:])
+    ramps = levels[:, None] + changes[:, None] * (np.arange(_GRID, dtype=np.float32) / _GRID)
+    return (samples * ramps.reshape(-1)[: len(samples)]).astype(np.float32, copy=False)
 
 
 def _speech(samples: Samples, cutting: Cutting, threshold: float) -> list[Span]:
