@@ -74,11 +74,30 @@ def _cues(utterance: Utterance) -> list[tuple[int, int, str]]:
     short = utterance.end_ms - utterance.start_ms <= LONGEST_CUE_MS and len(utterance.text) <= LONGEST_CUE_CHARACTERS
     if short or not utterance.words:
         return [(utterance.start_ms, utterance.end_ms, utterance.text)]
-    cues: list[list[Word]] = [[]]
-    for word in utterance.words:
+    cues: list[list[tuple[Word, str]]] = [[]]
+    length = 0
+    for word, written in zip(utterance.words, _as_written(utterance), strict=True):
         cue = cues[-1]
-        length = sum(len(other.text) + 1 for other in cue) + len(word.text)
-        if cue and (length > LONGEST_CUE_CHARACTERS or word.end_ms - cue[0].start_ms > LONGEST_CUE_MS):
+        if cue and (length + len(written.rstrip()) > LONGEST_CUE_CHARACTERS or word.end_ms - cue[0][0].start_ms > LONGEST_CUE_MS):
             cues.append([])
-        cues[-1].append(word)
-    return [(cue[0].start_ms, cue[-1].end_ms, " ".join(word.text for word in cue)) for cue in cues]
+            length = 0
+        cues[-1].append((word, written))
+        length += len(written)
+    return [(cue[0][0].start_ms, cue[-1][0].end_ms, "".join(written for _, written in cue).strip()) for cue in cues]
+
+
+def _as_written(utterance: Utterance) -> list[str]:
+    """The words with what follows each in the text, so that joined they read as it does: no space is put into Chinese or Thai.
+
+    Where the words are not those of the text, they are set apart by spaces.
+    """
+    starts: list[int] = []
+    place = 0
+    for word in utterance.words:
+        start = utterance.text.find(word.text, place)
+        if start < 0:
+            return [f"{word.text} " for word in utterance.words]
+        starts.append(start)
+        place = start + len(word.text)
+    starts[0] = 0
+    return [utterance.text[start:end] for start, end in zip(starts, [*starts[1:], len(utterance.text)], strict=True)]
