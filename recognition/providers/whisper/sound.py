@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -232,12 +233,11 @@ def _stretches(blocks: Iterable[Samples], cutting: Cutting, tick: Callable[[int]
         while len(held) >= longest + settled or (block is None and len(held)):
             keep = len(held) if block is None else len(held) - apart
             for passage in _passages(_speech(_leveled(held), cutting, cutting.vad_threshold * _ATTENTIVE), apart):
-                tick(decoded)
                 ended = block is None or passage.end + settled <= len(held)
                 if passage.length > longest and (ended or passage.start <= apart):
-                    stretches, keep = _beginning(held, passage, cutting)
+                    stretches, keep = _beginning(held, passage, cutting, partial(tick, decoded))
                 elif ended:
-                    stretches = _cut_out(held, passage, cutting)
+                    stretches = _cut_out(held, passage, cutting, partial(tick, decoded))
                 else:
                     keep = max(passage.start - apart, 0)
                     break
@@ -262,20 +262,22 @@ def _passages(speech: Sequence[Span], apart: int) -> Iterator[Span]:
     yield Span(start, speech[-1].end)
 
 
-def _beginning(held: Samples, passage: Span, cutting: Cutting) -> tuple[list[Stretch], int]:
+def _beginning(held: Samples, passage: Span, cutting: Cutting, beat: Callable[[], None]) -> tuple[list[Stretch], int]:
     """The beginning of a passage that is too long to be held, and where it was cut: in the longest pause of the last half, or where it is quietest."""
     end = passage.start + cutting.piece_seconds * RATE
+    beat()
     cut = _cut(held, _heard(held, Span(passage.start, end), cutting)[0], passage.start, end)
-    return _cut_out(held[:cut], Span(passage.start, cut), cutting), cut
+    return _cut_out(held[:cut], Span(passage.start, cut), cutting, beat), cut
 
 
-def _cut_out(held: Samples, passage: Span, cutting: Cutting, *, times: int = 3) -> list[Stretch]:
+def _cut_out(held: Samples, passage: Span, cutting: Cutting, beat: Callable[[], None], *, times: int = 3) -> list[Stretch]:
     """What is said in a passage. It is judged several times: each says where the next begins, and whether it is several passages, so that in the end
     nothing is left of what was around it when it was found.
     """
+    beat()
     speech, gain = _heard(held, passage, cutting)
     if times > 1:
-        return [stretch for part in _passages(speech, 2 * cutting.pad) for stretch in _cut_out(held, part, cutting, times=times - 1)]
+        return [stretch for part in _passages(speech, 2 * cutting.pad) for stretch in _cut_out(held, part, cutting, beat, times=times - 1)]
     return [Stretch(span, _taken(held, span.start, span.end) * gain) for span in _pad(speech, cutting.pad)]
 
 
