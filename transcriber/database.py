@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.core.management import CommandError
 from django.db import OperationalError, connection
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
 
 LOCK = zlib.crc32(b"transcriber migrations")
@@ -38,3 +43,47 @@ def migrating() -> Iterator[None]:
         with (settings.DATA_DIR / "migrate.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def keep_wal(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+    """Have the file of a new SQLite connection in WAL mode, which a file keeps for good once it has it.
+
+    Of processes that open a new file at once one makes it WAL; the others wait for it and look again. SQLite itself lets none of them wait:
+    whoever changes the mode of a file that another has just opened is told at once that it is locked, whatever its busy timeout.
+
+    Raises OperationalError when somebody else holds the file for longer than the connection's timeout.
+    """
+    if connection.vendor != "sqlite":
+        return
+    with connection.cursor() as cursor:
+        if _journal_mode(cursor) != "delete":  # WAL already, or a database in memory
+            return
+        deadline = time.monotonic() + connection.settings_dict["OPTIONS"].get("timeout", 5)
+        # The folder, not the file: to close a file, even once, takes away the locks that SQLite has on it in this process.
+        folder = os.open(Path(connection.settings_dict["NAME"]).parent, os.O_RDONLY)
+        try:
+            while not _locked(folder):
+                if time.monotonic() > deadline:
+                    raise OperationalError("database is locked")
+                time.sleep(0.01)
+            while _journal_mode(cursor) != "wal":
+                try:
+                    cursor.execute("PRAGMA journal_mode=WAL")
+                except OperationalError:  # somebody reads the file, if only to see its mode
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.01)
+        finally:
+            os.close(folder)
+
+
+def _journal_mode(cursor: Any) -> str:
+    return str(cursor.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+def _locked(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

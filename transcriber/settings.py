@@ -132,10 +132,8 @@ def _database() -> dict[str, object]:
 SQLITE_OPTIONS = {
     "transaction_mode": "IMMEDIATE",
     "timeout": 20,
-    "init_command": (
-        "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864; "
-        "PRAGMA cache_size=-16384; PRAGMA temp_store=MEMORY;"
-    ),
+    # The file itself becomes WAL in transcriber.database.keep_wal: a connection that changes it is not made to wait for another that does.
+    "init_command": "PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864; PRAGMA cache_size=-16384; PRAGMA temp_store=MEMORY;",
 }
 DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
