@@ -10,9 +10,9 @@ def main() -> None:
     from transcriber.config import ConfigError
 
     try:
-        from django.core.management import execute_from_command_line
+        from transcriber.command_line import run
 
-        execute_from_command_line(sys.argv)
+        run(sys.argv)
     except ConfigError as error:
         sys.exit(f"Configuration: {error}")
 

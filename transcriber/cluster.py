@@ -22,8 +22,8 @@ from django.db import connections
 from django_q import cluster as django_q_cluster
 from django_q.scheduler import scheduler
 
-from transcriber import attendance, processes
-from transcriber.seats import Counter, Flag, housekeeping_begun, housekeeping_ended, seats, stop
+from transcriber import attendance, processes, watch
+from transcriber.seats import Counter, Flag, barred, housekeeping_begun, housekeeping_ended, seats, stop
 
 logger = logging.getLogger(__name__)
 
@@ -112,6 +112,7 @@ class Sentinel(django_q_cluster.Sentinel):  # type: ignore[misc]
 def pusher(*arguments: Any) -> None:
     """django-q2's, which hands out the seats; beside that it reports who sits in them."""
     attendance.begin()
+    watch.begin(lambda problem: barred.set() if problem else barred.clear())
     django_q_cluster.pusher(*arguments)
 
 

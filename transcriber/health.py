@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 
 from records.models import SeatedWorker
+from transcriber import database
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +36,12 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 def _database() -> str:
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
+        database.look()
     except Exception as error:
         connection.close()
-        return _said("The database does not answer", error)
+        brief = database.explain(error).brief
+        logger.error("not ready: %s", brief[0].lower() + brief[1:])
+        return brief
     return ""
 
 

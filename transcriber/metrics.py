@@ -14,7 +14,7 @@ from datetime import datetime
 from itertools import accumulate
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError
+from django.db import Error
 from django.db.models import Count, Min
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -28,6 +28,7 @@ from records.operations import tally
 from records.operations.selection import unfinished
 from records.pipeline.stages import STAGES
 from records.states import EventOutcome, HaltReason, Origin
+from records.trouble import is_trouble
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,9 @@ def metrics(request: HttpRequest) -> HttpResponse:
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     try:
         return HttpResponse(encode(registry), content_type=content_type)
-    except (OperationalError, InterfaceError) as error:
+    except Error as error:
+        if not is_trouble(error):
+            raise
         logger.error("no metrics: the database does not answer (%s)", type(error).__name__)
         return HttpResponse("503: the database does not answer\n", "text/plain", 503)
 

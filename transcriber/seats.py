@@ -32,6 +32,7 @@ from django_q.signing import SignedPackage
 from records.pipeline.clock import DatabaseClock
 from records.pipeline.dispatch import Worker
 from transcriber import processes
+from transcriber.database import leave_replaced
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,9 @@ class Flag:
 
     def set(self) -> None:
         self._raw.value = 1
+
+    def clear(self) -> None:
+        self._raw.value = 0
 
     def is_set(self) -> bool:
         return bool(self._raw.value)
@@ -172,6 +176,8 @@ class Seats:
 
 seats = Seats(settings.TRANSCRIBER.pipeline.workers)
 stop = Flag()
+barred = Flag()
+"""The database can't be worked with: nobody takes anything."""
 cluster = uuid.uuid4()
 housekeeping_begun = Counter()
 housekeeping_ended = Counter()
@@ -224,7 +230,7 @@ def keep_house() -> None:
 
     housekeeping_begun.count()
     try:
-        for chore in (tally.settle, leftovers.clear, housekeeping.sweep):
+        for chore in () if barred.is_set() else (tally.settle, leftovers.clear, housekeeping.sweep):
             try:
                 chore(now=timezone.now())
             except Exception as error:
@@ -250,6 +256,10 @@ def _work(parent: int, *, holding: Callable[[uuid.UUID | None], None] = lambda r
     steps = 0
     settled = 0
     while not stop.is_set() and os.getppid() == parent:
+        if barred.is_set():
+            stop.wait(IDLE_S)
+            continue
+        leave_replaced()
         try:
             worked = worker.work_once()
         except Exception as error:

@@ -32,4 +32,7 @@ def on_starting(server: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
+    from transcriber import watch
+
+    watch.begin(watch.remember)
     logging.getLogger(__name__).info("serving")

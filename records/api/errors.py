@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
 import traceback
 from collections.abc import Mapping
 from typing import Any
 
 from django.core import signals
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
-from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseServerError, JsonResponse, UnreadablePostError
+from django.template import loader
 from django.urls import resolve
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
@@ -25,6 +26,7 @@ from rest_framework.views import APIView
 
 from records.models import AudioRecord
 from records.operations.intake import BadLanguage, Empty, IntakeRefused, KeyReused, NoSpace, StorageAway, TooLarge
+from records.trouble import is_trouble
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ class ExceptionHandler(StandardHandler):
                 return invalid(_FIELD[type(exc)], exc.code, exc.message)
             case StorageAway():
                 return away(exc.code, exc.message)
-            case OperationalError() | InterfaceError():
+            case _ if is_trouble(exc):
                 return away("database_unavailable", _("The database does not answer; try again later."))
             case IntakeRefused():
                 return Refusal(_STATUS[type(exc)], exc.code, exc.message)
@@ -122,8 +124,21 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
         return _answer(HttpResponseBadRequest.status_code, "client_error", "bad_request", _("The request can't be answered."))
 
 
+def unavailable(request: HttpRequest) -> HttpResponse:
+    """The database does not answer as it should."""
+    if request.path.startswith("/api/"):
+        with translation.override(translation.get_language_from_request(request)):
+            answer: HttpResponse = _answer(503, "server_error", "database_unavailable", _("The database does not answer; try again later."))
+    else:
+        answer = HttpResponse(loader.render_to_string("503.html"), status=503)
+    answer["Retry-After"] = str(TRY_AGAIN_S)
+    return answer
+
+
 def server_error(request: HttpRequest) -> HttpResponse:
     """What went wrong outside the views."""
+    if is_trouble(sys.exc_info()[1]):
+        return unavailable(request)
     if not request.path.startswith("/api/"):
         return defaults.server_error(request)
     with translation.override(translation.get_language_from_request(request)):

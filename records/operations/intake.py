@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 from django.conf import settings
 from django.core.files.base import File as Bytes
 from django.core.files.storage import storages
-from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, transaction
+from django.db import DatabaseError, IntegrityError, InterfaceError, transaction
 from django.utils.translation import gettext_lazy as _
 
 from records.models import AudioRecord, File, IntakeKey
@@ -153,7 +153,7 @@ def _storage_errors() -> Iterator[None]:
             raise NoSpace from error
         logger.error("a recording could not be stored: %s", error.strerror or type(error).__name__)
         raise StorageAway from error
-    except OperationalError as error:
+    except DatabaseError as error:
         cause = error.__cause__
         if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL or getattr(cause, "sqlstate", None) == "53100":
             raise NoSpace from error

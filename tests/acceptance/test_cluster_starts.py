@@ -77,21 +77,6 @@ def test_a_port_that_is_taken_is_said_in_one_sentence(service: Service) -> None:
     assert not service.processes()
 
 
-def test_a_cluster_without_tables_says_what_to_do(make_service: MakeService, server: str | None) -> None:
-    service = make_service()
-    service.database.drop()
-    service.database.path.unlink(missing_ok=True)
-    if server:
-        service.database.create()
-
-    service.launch("qcluster")
-    wait_for(lambda: service.status is not None, within=20)
-
-    assert service.status == 1
-    assert service.log.startswith("CommandError: The database lacks ")
-    assert service.log.endswith(" run manage.py migrate first.\n")
-
-
 def test_run_once_ends_when_nothing_is_left_to_do(service: Service) -> None:
     service.put(3)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -93,6 +94,45 @@ def test_ctrl_c_gives_the_record_back(number: signal.Signals, make_service: Make
     assert "Interrupted." in told
     assert "Traceback" not in told
     assert service.records() == [("submitted", 0, False)]
+
+
+INTERRUPTED = """
+import os, signal, sys, django
+django.setup()
+from django.core.management import call_command
+from records.pipeline import dispatch, transitions
+module, name = {"acquire": (dispatch, "acquire"), "advance": (transitions, "advance"), "work": (dispatch, "Heartbeat")}[sys.argv[1]]
+real = getattr(module, name)
+def interrupted(*arguments, **options):
+    given = real(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGINT)
+    return given
+setattr(module, name, interrupted)
+call_command("transcribe", sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize(("place", "state"), [("acquire", "uploaded"), ("work", "uploaded"), ("advance", "normalized")])
+def test_ctrl_c_counts_nothing_wherever_it_falls(place: str, state: str, service: Service, talk: Path):
+    """Right after the record was taken, right before its step begins, and right after its result was written."""
+    command = service.run("-c", INTERRUPTED, place, str(talk), check=False)
+    assert command.returncode == 130, command.stderr
+    assert "Interrupted. Record " in command.stderr
+    assert service.records() == [(state, 0, False)]
+    assert not [text for _, outcome, text in service.events() if outcome == "failed"]
+
+
+def test_ctrl_c_before_anything_was_taken_in(service: Service, tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = subprocess.Popen(
+        [sys.executable, "manage.py", "transcribe", str(pipe)], cwd=ROOT, env=service.environment, stderr=subprocess.PIPE, text=True
+    )
+    with pipe.open("wb"):  # goes on once the command reads
+        command.send_signal(signal.SIGINT)
+        _, told = command.communicate(timeout=10)
+    assert (command.returncode, told) == (130, "Interrupted.\n")
+    assert service.records() == []
 
 
 def test_it_waits_where_a_running_worker_was_faster(make_service: MakeService, talk: Path):

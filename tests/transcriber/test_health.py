@@ -5,7 +5,6 @@ import uuid
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from django.conf import settings
@@ -16,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from records.models import SeatedWorker
-from transcriber import health
+from transcriber import database, health
 
 pytestmark = pytest.mark.django_db
 
@@ -59,10 +58,10 @@ def test_where_no_workers_are_wanted_none_are_missed(client: Client, monkeypatch
 
 
 def test_a_database_that_is_away_is_named_without_its_words(client: Client, monkeypatch: pytest.MonkeyPatch, caplog):
-    def cursor():
+    def fail() -> None:
         raise OperationalError("the password is hunter2")
 
-    monkeypatch.setattr(health, "connection", SimpleNamespace(cursor=cursor, close=lambda: None))
+    monkeypatch.setattr(database, "look", fail)
 
     answer = client.get("/readyz")
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
-from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from knox.models import get_token_model
@@ -28,7 +27,6 @@ class Command(BaseCommand):
         parser.add_argument("--expires", type=span, metavar="30d", help="after how long it ends (default: never)")
 
     def handle(self, *, name: str, expires: timedelta | None, **options: Any) -> None:
-        call_command("ensure_database")  # the first token may come before the first start of the service
         with transaction.atomic():
             user = User.objects.filter(username=name).first() or self._make_user(name)
             if not user.is_active:

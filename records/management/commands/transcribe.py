@@ -12,11 +12,12 @@ from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from types import FrameType
+from typing import Any, NoReturn, TextIO
 
 from django.contrib.auth.models import User
-from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.utils import timezone
@@ -59,9 +60,8 @@ class Command(BaseCommand):
         if options["verbosity"] < 2:  # the progress line and the result say all that the log would
             for name in ("records", "recognition"):
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-        for number in (signal.SIGINT, signal.SIGTERM):  # also where whoever started us ignores them
-            signal.signal(number, signal.default_int_handler)
-        call_command("ensure_database")  # a first use may come before the first start of the service
+        interruption = Interruption()
+        interruption.listen()
         user = User.objects.get_or_create(username=owner)[0]
         try:
             with file.open("rb") as source:
@@ -72,15 +72,12 @@ class Command(BaseCommand):
             raise CommandError(f"The file can't be read: {error.strerror}.", returncode=BAD_INPUT) from None
         display = Progress(sys.stderr)
         try:
-            reached = _work_until_it_stands(record.pk, display)
+            reached = _work_until_it_stands(record.pk, display, interruption)
         except StillWaiting as wait:
             display.end()
             raise CommandError(str(wait), returncode=OTHER) from None
         except KeyboardInterrupt:
-            display.end()
-            self.stderr.write(f"Interrupted. Record {record.pk} stays, and goes on when workers run.")
-            sys.stderr.flush()
-            os._exit(STOPPED_BY_CTRL_C)  # Python's own end would tear down the engine's threads in the middle of their work
+            _end_interrupted(record.pk, display)
         display.end()
         if reached.halted_at is not None:
             bad = reached.halt_reason == HaltReason.REJECTED
@@ -90,9 +87,52 @@ class Command(BaseCommand):
         sys.stdout.flush()
 
 
-def _work_until_it_stands(record_id: uuid.UUID, display: Progress) -> AudioRecord:
+class Interruption:
+    """Ctrl-C, or SIGTERM. While a record may be held it is noted, and the worker gives the record back; else it is raised at once.
+
+    An exception that could come between the taking of a record and the beginning of its step would leave a lease to run out, which counts as
+    a failure.
+    """
+
+    def __init__(self) -> None:
+        self._noted = False
+        self._is_raised = True
+
+    def listen(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):  # also where whoever started us ignores them
+            signal.signal(number, self._on_signal)
+
+    def is_noted(self) -> bool:
+        return self._noted
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note it inside, and raise it at the end."""
+        self._is_raised = False
+        try:
+            yield
+        finally:
+            self._is_raised = True
+        if self._noted:
+            raise KeyboardInterrupt
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._noted = True
+        if self._is_raised:
+            raise KeyboardInterrupt
+
+
+def _end_interrupted(record_id: uuid.UUID, display: Progress) -> NoReturn:
+    display.end()
+    sys.stderr.write(f"Interrupted. Record {record_id} stays, and goes on when workers run.\n")
+    sys.stderr.flush()
+    os._exit(STOPPED_BY_CTRL_C)  # Python's own end would tear down the engine's threads in the middle of their work
+
+
+def _work_until_it_stands(record_id: uuid.UUID, display: Progress, interruption: Interruption) -> AudioRecord:
     """Take the record through the pipeline, or wait for who has it. Gives it once it is done or halted."""
-    worker = Worker(clock=DatabaseClock())
+    end = partial(_end_interrupted, record_id, display)
+    worker = Worker(clock=DatabaseClock(), stop=interruption.is_noted, end_process=end)
     while True:
         record = AudioRecord.objects.select_related("structure").get(pk=record_id)
         if record.state == FINAL or record.halted_at is not None:
@@ -101,7 +141,7 @@ def _work_until_it_stands(record_id: uuid.UUID, display: Progress) -> AudioRecor
             why = record.error_text or "The provider asks to come back later."
             raise StillWaiting(f"{why} Record {record.pk} stays, and goes on when workers run.")
         display.show(record)
-        with display.following(record_id):
+        with interruption.noted(), display.following(record_id):
             worked = worker.work_once(record_id)
         if not worked:
             time.sleep(0.2)

@@ -3,11 +3,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from django.core.management import CommandError
 from django_q.management.commands.qcluster import Command as DjangoQCommand
 
 from transcriber import processes
-from transcriber.database import missing_migrations
 
 
 class Command(DjangoQCommand):  # type: ignore[misc]
@@ -18,8 +16,6 @@ class Command(DjangoQCommand):  # type: ignore[misc]
     def handle(self, *args: Any, **options: Any) -> None:
         if options.get("cluster_name"):
             os.environ["Q_CLUSTER_NAME"] = options["cluster_name"]
-        if missing := missing_migrations():
-            raise CommandError(f"The database lacks {missing} migration{'s' if missing > 1 else ''}: run manage.py migrate first.")
         from transcriber.cluster import Main  # makes what the processes share
 
         main = Main(is_over=nothing_is_due) if options.get("run_once") else Main()

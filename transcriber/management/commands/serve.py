@@ -4,12 +4,12 @@ import os
 from typing import Any
 
 from django.conf import settings
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.core.management.base import BaseCommand
 from django.db import connections
 
 from transcriber import processes
-from transcriber.database import migrating, missing_migrations
+from transcriber.database import prepare
 from transcriber.service import CannotListen, Supervisor, open_listener
 
 WELCOME = """\
@@ -35,15 +35,10 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         supervisor = Supervisor(listener)
         supervisor.listen_to_signals()
-        self.prepare_database()
+        prepare()
+        connections.close_all()
         self.stdout.write(WELCOME.format(url=f"http://{self.shown(host)}:{listener.getsockname()[1]}"))
         processes.leave(supervisor.run())
-
-    def prepare_database(self) -> None:
-        if missing_migrations():
-            with migrating():
-                call_command("migrate", interactive=False, verbosity=0)
-        connections.close_all()
 
     @staticmethod
     def shown(host: str) -> str:
