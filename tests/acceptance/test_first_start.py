@@ -326,9 +326,10 @@ def fill(folder: Path) -> None:
 
 
 def read_only(service: Service, value: str) -> None:
+    """From now on and for whoever is connected."""
     name = service.database._name
-    service.database.query(f"SET default_transaction_read_only = off; ALTER DATABASE {name} SET default_transaction_read_only = {value}")
-    service.database.query(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' AND pid <> pg_backend_pid()")
+    service.database._administer(f"ALTER DATABASE {name} SET default_transaction_read_only = {value}")
+    service.database._administer(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
 
 
 # ---- while it runs --------------------------------------------------------------------------------------------------------------------------
