@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pysubs2
 
 from recognition.contract import Transcript, Utterance, Word
+from records import cues
 
 VERSION = 1
 """Of the structure below. Raised when its shape changes; old rows are rebuilt from the saved answers."""
@@ -42,62 +44,75 @@ def from_structure(contents: Mapping[str, Any]) -> Transcript:
     )
 
 
-def to_txt(transcript: Transcript) -> str:
-    """One utterance a line, with a line break at the end; empty if nobody spoke."""
-    return "".join(f"{utterance.text}\n" for utterance in transcript.utterances)
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How a transcript is written for people: what of `txt`, `srt` and `vtt` may be chosen."""
+
+    measures: cues.Measures = field(default_factory=cues.Measures)
+    speakers: bool = True
+    """Say who speaks, where there are several."""
+    words: bool = False
+    """In vtt, when each word begins."""
 
 
-def to_srt(transcript: Transcript) -> str:
-    return _subtitles(transcript).to_string("srt")
+def to_txt(transcript: Transcript, writing: Writing = Writing()) -> str:
+    """One utterance a line, with a line break at the end; empty if nobody spoke. Begins with who speaks, where there are several."""
+    numbers = cues.speakers(transcript)
+    if not writing.speakers or len(numbers) < 2:
+        return "".join(f"{utterance.text}\n" for utterance in transcript.utterances)
+    said = [utterance for utterance in transcript.utterances if utterance.text.strip()]
+    return "".join(f"{cues.label(numbers[cues.voice(utterance)])}: {utterance.text}\n" for utterance in said)
 
 
-def to_vtt(transcript: Transcript) -> str:
-    return _subtitles(transcript).to_string("vtt")
-
-
-LONGEST_CUE_MS = 7000
-LONGEST_CUE_CHARACTERS = 84  # two lines of 42, the usual measure of subtitles
-
-
-def _subtitles(transcript: Transcript) -> pysubs2.SSAFile:
-    """Utterances as cues, a long one cut between words so that it can be read while it is spoken."""
+def to_srt(transcript: Transcript, writing: Writing = Writing()) -> str:
+    """SubRip. A cue with which another voice begins says whose it is, where there are several."""
     subtitles = pysubs2.SSAFile()
-    for utterance in transcript.utterances:
-        for start, end, text in _cues(utterance):
-            event = pysubs2.SSAEvent(start=start, end=end)
-            event.plaintext = text
-            subtitles.events.append(event)
-    return subtitles
+    subtitles.events = [
+        _event(cue, cue.text) for cue in cues.cut(transcript, writing.measures, labelled=_tells_speakers(transcript, writing))
+    ]
+    return subtitles.to_string("srt", keep_ssa_tags=True)
 
 
-def _cues(utterance: Utterance) -> list[tuple[int, int, str]]:
-    short = utterance.end_ms - utterance.start_ms <= LONGEST_CUE_MS and len(utterance.text) <= LONGEST_CUE_CHARACTERS
-    if short or not utterance.words:
-        return [(utterance.start_ms, utterance.end_ms, utterance.text)]
-    cues: list[list[tuple[Word, str]]] = [[]]
-    length = 0
-    for word, written in zip(utterance.words, _as_written(utterance), strict=True):
-        cue = cues[-1]
-        if cue and (length + len(written.rstrip()) > LONGEST_CUE_CHARACTERS or word.end_ms - cue[0][0].start_ms > LONGEST_CUE_MS):
-            cues.append([])
-            length = 0
-        cues[-1].append((word, written))
-        length += len(written)
-    return [(cue[0][0].start_ms, cue[-1][0].end_ms, "".join(written for _, written in cue).strip()) for cue in cues]
+def to_vtt(transcript: Transcript, writing: Writing = Writing()) -> str:
+    """WebVTT, with a voice tag in each cue where there are several voices."""
+    is_told = _tells_speakers(transcript, writing)
+    subtitles = pysubs2.SSAFile()
+    for cue in cues.cut(transcript, writing.measures):
+        text = "\n".join(
+            _timed_words(cue, line) if writing.words else _escaped(text) for line, text in zip(cue.lines, cue.texts, strict=True)
+        )
+        subtitles.events.append(_event(cue, f"<v {cues.label(cue.speaker)}>{text}</v>" if is_told else text))
+    return subtitles.to_string("vtt", keep_ssa_tags=True)
 
 
-def _as_written(utterance: Utterance) -> list[str]:
-    """The words with what follows each in the text, so that joined they read as it does: no space is put into Chinese or Thai.
+def _tells_speakers(transcript: Transcript, writing: Writing) -> bool:
+    return writing.speakers and len(cues.speakers(transcript)) > 1
 
-    Where the words are not those of the text, they are set apart by spaces.
-    """
-    starts: list[int] = []
-    place = 0
-    for word in utterance.words:
-        start = utterance.text.find(word.text, place)
-        if start < 0:
-            return [f"{word.text} " for word in utterance.words]
-        starts.append(start)
-        place = start + len(word.text)
-    starts[0] = 0
-    return [utterance.text[start:end] for start, end in zip(starts, [*starts[1:], len(utterance.text)], strict=True)]
+
+def _event(cue: cues.Cue, text: str) -> pysubs2.SSAEvent:
+    event = pysubs2.SSAEvent(start=cue.start_ms, end=cue.end_ms)
+    event.plaintext = text
+    return event
+
+
+def _escaped(text: str) -> str:
+    """WebVTT's cue text: https://www.w3.org/TR/webvtt1/#webvtt-cue-text-span."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _timed_words(cue: cues.Cue, line: Sequence[cues.Piece]) -> str:
+    """A line whose words come with the moments at which they begin, as far as these lie inside the cue and go on."""
+    written = []
+    now = cue.start_ms
+    for piece in line:
+        moment = piece.start_ms
+        if now < moment < cue.end_ms:
+            written.append(f"<{_moment(moment)}>")
+            now = moment
+        written.append(f"<c>{_escaped(piece.written.rstrip())}</c>{piece.written[len(piece.written.rstrip()) :]}")
+    return "".join(written).rstrip()
+
+
+def _moment(milliseconds: int) -> str:
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:03}"

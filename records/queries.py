@@ -38,11 +38,6 @@ def get_with_structure(owner: User, pk: UUID) -> AudioRecord:
     return own(owner).select_related("structure").get(pk=pk)
 
 
-def get_with_text(owner: User, pk: UUID) -> AudioRecord:
-    """One record with its transcript's text loaded, if there is one. Raises AudioRecord.DoesNotExist."""
-    return own(owner).select_related("transcript_text", "structure").defer("structure__contents").get(pk=pk)
-
-
 def get_with_files(owner: User, pk: UUID) -> AudioRecord:
     """One record and its two files. Raises AudioRecord.DoesNotExist."""
     return own(owner).select_related("original_file", "normalized_file").get(pk=pk)

@@ -179,7 +179,7 @@ class RecordPages(RecordActs):
         """The transcript as txt, srt, vtt or json."""
         if kind not in serving.TRANSCRIPT_TYPES:
             raise Http404
-        record = self._get_for_reading(request, object_id, "transcript_text" if kind == "txt" else "structure")
+        record = self._get_for_reading(request, object_id, "structure")
         written = serving.transcript_as(record, kind)
         if written is None:
             raise Http404

@@ -12,6 +12,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
+from records.cues import Measures
+from records.formats import Writing
 from records.models import AudioRecord, File, RecordEvent
 from records.operations.intake import TITLE_LENGTH
 from records.sentences import translated
@@ -216,6 +218,27 @@ class FilterSerializer(StrictSerializer):
     created_after = Moment(required=False)
     created_before = Moment(required=False)
     search = serializers.CharField(required=False, allow_blank=True, max_length=TITLE_LENGTH, help_text="Part of the title, in any case.")
+
+
+class WritingSerializer(StrictSerializer):
+    """How txt, srt and vtt are written; JSON is the same whatever they say."""
+
+    max_line_length = serializers.IntegerField(
+        min_value=8, max_value=200, required=False, help_text="Characters in a line of a subtitle: 42, or 16 for scripts of full width."
+    )
+    max_lines = serializers.IntegerField(min_value=1, max_value=4, required=False, help_text="Lines of a subtitle: 2.")
+    max_duration = serializers.FloatField(
+        min_value=1, max_value=60, required=False, help_text="Seconds for which a subtitle stands at most: 7."
+    )
+    speakers = serializers.BooleanField(required=False, help_text="Say who speaks, where there are several: true.")
+    words = serializers.BooleanField(required=False, help_text="In vtt, when each word begins: false.")
+
+    @staticmethod
+    def writing(asked: dict[str, Any]) -> Writing:
+        measures: dict[str, Any] = {name: asked[name] for name in ("max_line_length", "max_lines") if name in asked}
+        if "max_duration" in asked:
+            measures["max_duration_ms"] = round(asked["max_duration"] * 1000)
+        return Writing(Measures(**measures), **{name: asked[name] for name in ("speakers", "words") if name in asked})
 
 
 # ---- the schema's alone -------------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from records.api.serializers import (
     TranscriptSerializer,
     UploadFieldsSerializer,
     UploadFormSerializer,
+    WritingSerializer,
     seconds_to_wait,
 )
 from records.api.upload import receive
@@ -213,18 +214,20 @@ class Events(GenericAPIView[RecordEvent]):
 TRANSCRIPT_ANSWERS: dict[Any, Any] = {
     (200, "application/json"): TranscriptSerializer,
     **{(200, TRANSCRIPT_TYPES[kind]): OpenApiTypes.STR for kind in TRANSCRIPT_KINDS if kind != "json"},
+    400: OpenApiResponse(ErrorSerializer, "A parameter that there is not, or a value that it can't have: invalid, min_value, max_value, …"),
     409: OpenApiResponse(ErrorSerializer, "Codes: not_ready (ask again after Retry-After), halted."),
 }
 
 
 def transcript(request: Request, pk: UUID, kind: str) -> HttpResponseBase:
-    record = queries.get_with_text(asker(request), pk) if kind == "txt" else queries.get_with_structure(asker(request), pk)
+    writing = checked(WritingSerializer, request.query_params.dict())
+    record = queries.get_with_structure(asker(request), pk)
     if record.structure_id is None:
         seconds = seconds_to_wait(record, timezone.now())
         if seconds is None:
             raise conflict("halted", _("There is no transcript: the record is halted."))
         raise conflict("not_ready", _("The transcript is not there yet."), headers={"Retry-After": str(seconds)})
-    written = transcript_as(record, kind)
+    written = transcript_as(record, kind, WritingSerializer.writing(writing))
     assert written is not None
     assert record.structure is not None
     spoken = record.structure.language  # empty: none is told (transcriber.viewing)
@@ -235,6 +238,7 @@ class Transcript(APIView):
     @extend_schema(
         operation_id="records_transcript",
         summary="The transcript, in the form that the Accept header prefers (JSON by default)",
+        parameters=[WritingSerializer],
         responses={**TRANSCRIPT_ANSWERS, 406: OpenApiResponse(ErrorSerializer, "None of the forms is accepted.")},
     )
     def get(self, request: Request, pk: UUID) -> HttpResponseBase:
@@ -250,7 +254,7 @@ class TranscriptAs(APIView):
     @extend_schema(
         operation_id="records_transcript_as",
         summary="The transcript as JSON, text (one utterance a line) or subtitles",
-        parameters=[OpenApiParameter("kind", str, OpenApiParameter.PATH, enum=TRANSCRIPT_KINDS)],
+        parameters=[WritingSerializer, OpenApiParameter("kind", str, OpenApiParameter.PATH, enum=TRANSCRIPT_KINDS)],
         responses=TRANSCRIPT_ANSWERS,
     )
     def get(self, request: Request, pk: UUID, kind: str) -> HttpResponseBase:

@@ -114,17 +114,15 @@ def content_type_of(kind: str) -> str:
     return TRANSCRIPT_TYPES[kind] if kind == "json" else f"{TRANSCRIPT_TYPES[kind]}; charset=utf-8"
 
 
-def transcript_as(record: AudioRecord, kind: str) -> str | None:
-    """The transcript in one of the forms of TRANSCRIPT_TYPES, None where there is none. Reads the text for `txt`, the structure for the others."""
-    if kind == "txt":
-        if record.transcript_text is None:
-            return None
-        text = record.transcript_text.contents
-        return text and f"{text}\n"
+AS_USUAL = formats.Writing()
+
+
+def transcript_as(record: AudioRecord, kind: str, writing: formats.Writing = AS_USUAL) -> str | None:
+    """The transcript in one of the forms of TRANSCRIPT_TYPES, None where there is none. Reads the structure."""
     if record.structure is None:
         return None
     contents = record.structure.contents
     if kind == "json":
         return json.dumps({"version": record.structure.version, **contents}, ensure_ascii=False)
-    write = formats.to_srt if kind == "srt" else formats.to_vtt
-    return write(formats.from_structure(contents))
+    write = {"txt": formats.to_txt, "srt": formats.to_srt, "vtt": formats.to_vtt}[kind]
+    return write(formats.from_structure(contents), writing)

@@ -39,7 +39,7 @@ def test_the_transcript_alone_on_standard_output(service: Service, talk: Path):
 def test_every_format_and_the_owner(service: Service, talk: Path):
     structure = json.loads(transcribe(service, talk, "--format", "json", "--owner", "anna").stdout)
     assert (structure["version"], structure["utterances"][0]["text"]) == (1, "Quick.")
-    assert transcribe(service, talk, "--format", "srt").stdout == "1\n00:00:00,000 --> 00:00:00,500\nQuick.\n\n"
+    assert transcribe(service, talk, "--format", "srt").stdout == "1\n00:00:00,000 --> 00:00:01,000\nQuick.\n\n"
     assert transcribe(service, talk, "--format", "vtt").stdout.startswith("WEBVTT\n")
     owners = service.database.query("SELECT u.username FROM audio_records r JOIN auth_user u ON u.id = r.owner_id ORDER BY r.id")
     assert owners == [("anna",), ("command",), ("command",)]

@@ -681,7 +681,7 @@ def test_a_payload_is_given_out_for_its_own_record_alone(browser: Client) -> Non
     ("kind", "content_type", "piece"),
     [
         ("txt", "text/plain; charset=utf-8", "Хлеб.\n"),
-        ("srt", "application/x-subrip; charset=utf-8", "00:00:00,000 --> 00:00:00,900\nХлеб."),
+        ("srt", "application/x-subrip; charset=utf-8", "00:00:00,000 --> 00:00:01,000\nХлеб."),
         ("vtt", "text/vtt; charset=utf-8", "WEBVTT"),
         ("json", "application/json", '"text": "Хлеб."'),
     ],

@@ -20,4 +20,4 @@ def test_words_are_joined_as_the_text_joins_them(words: list[str], between: str)
     cues = pysubs2.SSAFile.from_string(formats.to_srt(Transcript(utterances=(said,))), format_="srt")
 
     assert len(cues) > 1
-    assert between.join(cue.plaintext for cue in cues) == said.text
+    assert between.join(cue.plaintext.replace("\n", between) for cue in cues) == said.text

@@ -396,10 +396,10 @@ def test_transcripts_in_all_forms(api, spoken):
         assert answer.status_code == 200
         return answer["Content-Type"], answer.content.decode()
 
-    assert get("txt") == ("text/plain; charset=utf-8", "Привет <b>\nПока\n")
+    assert get("txt") == ("text/plain; charset=utf-8", "Speaker 1: Привет <b>\nSpeaker 2: Пока\n")
     content_type, text = get("srt")
     assert content_type == "application/x-subrip; charset=utf-8"
-    assert "00:01:01,000 --> 00:01:02,000\nПока" in text
+    assert "00:01:01,000 --> 00:01:02,000\nSpeaker 2: Пока" in text
     content_type, text = get("vtt")
     assert content_type == "text/vtt; charset=utf-8"
     assert text.startswith("WEBVTT")
@@ -407,6 +407,46 @@ def test_transcripts_in_all_forms(api, spoken):
     assert answer["Content-Type"] == "application/json"
     assert answer.json() == {"version": 1, **SPOKEN}
     assert "Привет" in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "lines"),
+    [
+        ("speakers=false", "txt", ["Привет <b>", "Пока"]),
+        ("speakers=false", "srt", ["Пока"]),
+        ("max_line_length=8&max_lines=1&speakers=false", "srt", ["Привет", "<b>"]),
+        ("words=true", "vtt", ["<v Speaker 1><c>Привет</c> <00:00:01.050><c>&lt;b&gt;</c></v>"]),
+        ("max_duration=1", "vtt", ["00:00:00.000 --> 00:00:01.000"]),
+    ],
+)
+def test_how_a_transcript_is_written_can_be_chosen(api, spoken, asked, kind, lines):
+    written = api.get(f"{RECORDS}{spoken.pk}/transcript.{kind}?{asked}").content.decode()
+    assert [line for line in lines if line not in written] == [], written
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "name"),
+    [
+        ("max_line_length=7", "min_value", "max_line_length"),
+        ("max_line_length=201", "max_value", "max_line_length"),
+        ("max_line_length=wide", "invalid", "max_line_length"),
+        ("max_lines=0", "min_value", "max_lines"),
+        ("max_lines=5", "max_value", "max_lines"),
+        ("max_duration=0.5", "min_value", "max_duration"),
+        ("max_duration=61", "max_value", "max_duration"),
+        ("max_duration=nan", "invalid", "max_duration"),
+        ("max_duration=inf", "invalid", "max_duration"),
+        ("speakers=perhaps", "invalid", "speakers"),
+        ("words=", "invalid", "words"),
+        ("colour=red", "unknown_field", "colour"),
+    ],
+)
+@pytest.mark.parametrize("form", ["/transcript/", "/transcript.txt", "/transcript.vtt", "/transcript.json"])
+def test_a_wrong_choice_is_refused(api, spoken, form, asked, code, name):
+    answer = api.get(f"{RECORDS}{spoken.pk}{form}?{asked}")
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["code"] == code
+    assert answer.json()["errors"][0]["attr"] == name
 
 
 @pytest.mark.parametrize(
