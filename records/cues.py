@@ -6,6 +6,7 @@ width, one to seven seconds, 20 characters a second.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,12 +44,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """What is shown from one moment to another. `speaker` counts from 1 in the order in which voices are first heard."""
+    """What is shown from one moment to another."""
 
     start_ms: int
     end_ms: int
     lines: tuple[tuple[Piece, ...], ...]
-    speaker: int
+    speaker: str
     channel: int
     heard_until_ms: int = 0
     """Where its last word ends: what is beyond stands for those who read."""
@@ -63,10 +64,17 @@ class Cue:
         return "\n".join(self.texts)
 
 
-def speakers(transcript: Transcript) -> dict[tuple[int, str | None], int]:
-    """The voices, counted from 1 in the order in which they are first heard."""
+NO_NAME = re.compile(r"((speaker|spk|channel)[\s_-]*)?(\d*|\w)", re.IGNORECASE)
+"""What providers call voices whom they can't name: 1, A, speaker_2."""
+
+
+def speakers(transcript: Transcript) -> dict[tuple[int, str | None], str]:
+    """What each voice is called: by its name, or as long as it has none `Speaker 1`, counted in the order in which voices are first heard."""
     voices = dict.fromkeys(voice(utterance) for utterance in transcript.utterances if utterance.text.strip())
-    return {one: number for number, one in enumerate(voices, 1)}
+    return {
+        one: f"Speaker {number}" if NO_NAME.fullmatch(one[1] or "") else " ".join(str(one[1]).split())
+        for number, one in enumerate(voices, 1)
+    }
 
 
 def voice(utterance: Utterance) -> tuple[int, str | None]:
@@ -74,14 +82,9 @@ def voice(utterance: Utterance) -> tuple[int, str | None]:
     return utterance.channel, utterance.speaker
 
 
-def label(speaker: int) -> str:
-    """What a voice is called as long as it has no name."""
-    return f"Speaker {speaker}"
-
-
 def cut(transcript: Transcript, measures: Measures = Measures(), *, labelled: bool = False) -> list[Cue]:
     """The cues of a transcript, in the order in which they begin. `labelled`: one with which another voice begins says whose it is."""
-    numbers = speakers(transcript)
+    names = speakers(transcript)
     said = [utterance for utterance in transcript.utterances if utterance.text.strip()]
     runs = [(whose, list(run)) for whose, run in groupby(said, key=voice)]
     cues: list[Cue] = []
@@ -95,7 +98,7 @@ def cut(transcript: Transcript, measures: Measures = Measures(), *, labelled: bo
             atoms = _cut_long(atoms, length)
             is_labelled = labelled and changes
             if is_labelled:
-                atoms, is_labelled = _labelled(atoms, label(numbers[whose]), length, measures)
+                atoms, is_labelled = _labelled(atoms, names[whose], length, measures)
             language = (transcript.language or "").partition("-")[0].lower()
             for first, last in _best_cuts(atoms, length, measures, language, is_labelled=is_labelled):
                 shown = atoms[first : last + 1]
@@ -104,7 +107,7 @@ def cut(transcript: Transcript, measures: Measures = Measures(), *, labelled: bo
                         start_ms=shown[0].start_ms,
                         end_ms=shown[-1].end_ms,
                         lines=tuple(tuple(piece for atom in line for piece in atom.pieces) for line in _lines(shown, length, language)),
-                        speaker=numbers[whose],
+                        speaker=names[whose],
                         channel=whose[0],
                         heard_until_ms=shown[-1].end_ms,
                     )

@@ -57,11 +57,11 @@ class Writing:
 
 def to_txt(transcript: Transcript, writing: Writing = Writing()) -> str:
     """One utterance a line, with a line break at the end; empty if nobody spoke. Begins with who speaks, where there are several."""
-    numbers = cues.speakers(transcript)
-    if not writing.speakers or len(numbers) < 2:
+    names = cues.speakers(transcript)
+    if not writing.speakers or len(names) < 2:
         return "".join(f"{utterance.text}\n" for utterance in transcript.utterances)
     said = [utterance for utterance in transcript.utterances if utterance.text.strip()]
-    return "".join(f"{cues.label(numbers[cues.voice(utterance)])}: {utterance.text}\n" for utterance in said)
+    return "".join(f"{names[cues.voice(utterance)]}: {utterance.text}\n" for utterance in said)
 
 
 def to_srt(transcript: Transcript, writing: Writing = Writing()) -> str:
@@ -81,7 +81,7 @@ def to_vtt(transcript: Transcript, writing: Writing = Writing()) -> str:
         text = "\n".join(
             _timed_words(cue, line) if writing.words else _escaped(text) for line, text in zip(cue.lines, cue.texts, strict=True)
         )
-        subtitles.events.append(_event(cue, f"<v {cues.label(cue.speaker)}>{text}</v>" if is_told else text))
+        subtitles.events.append(_event(cue, f"<v {_escaped(cue.speaker)}>{text}</v>" if is_told else text))
     return subtitles.to_string("vtt", keep_ssa_tags=True)
 
 

@@ -213,6 +213,16 @@ def test_speakers_of_one_channel_are_voices_too() -> None:
     assert formats.to_txt(said) == "Speaker 1: Yes.\nSpeaker 2: No.\n"
 
 
+@pytest.mark.parametrize(
+    ("speaker", "name"), [("Anna & Co", "Anna & Co"), ("A", "Speaker 2"), ("speaker_0", "Speaker 2"), ("Спикер Иван", "Спикер Иван")]
+)
+def test_a_voice_with_a_name_is_called_by_it(speaker: str, name: str) -> None:
+    said = Transcript(utterances=(say("Yes."), say("No.", start=2000, speaker=speaker)))
+    assert formats.to_txt(said) == f"Speaker 1: Yes.\n{name}: No.\n"
+    assert f"\n{name}: No.\n" in formats.to_srt(said)
+    assert f"<v {name.replace('&', '&amp;')}>No.</v>" in formats.to_vtt(said)
+
+
 def test_words_have_their_moments_in_vtt() -> None:
     written = formats.to_vtt(Transcript(utterances=(say("Good <morning> everybody."),)), formats.Writing(words=True))
     assert "<c>Good</c> <00:00:00.400><c>&lt;morning&gt;</c> <00:00:00.800><c>everybody.</c>" in written
