@@ -14,7 +14,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transcriber.settings")
 from django.conf import settings
 
 bind = f"{settings.TRANSCRIBER.web.listen}:{os.environ.get('PORT') or '8000'}"
-worker_class = "gthread"
+worker_class = "transcriber.answering.Worker"  # threads
+limit_request_line = 8190  # gunicorn's most; 4094 is too little for a long search in another script
 workers = 1
 threads = settings.TRANSCRIBER.web.threads
 # Of the worker's sign of life, not of a request: with threads an upload may take hours.

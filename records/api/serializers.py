@@ -194,11 +194,20 @@ class StrictSerializer(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
 
+class Written(serializers.CharField):
+    """Text alone: a number is refused where REST framework would write it down."""
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
 class UploadFieldsSerializer(StrictSerializer):
-    title = serializers.CharField(
+    title = Written(
         max_length=TITLE_LENGTH, required=False, allow_blank=True, help_text="By default the sent file's name without its extension."
     )
-    language = serializers.CharField(required=False, allow_blank=True, help_text="Spoken in the recording, as a BCP-47 tag; empty: detect.")
+    language = Written(required=False, allow_blank=True, help_text="Spoken in the recording, as a BCP-47 tag; empty: detect.")
 
 
 class UploadFormSerializer(UploadFieldsSerializer):
@@ -208,8 +217,8 @@ class UploadFormSerializer(UploadFieldsSerializer):
 
 
 class ChangesSerializer(StrictSerializer):
-    title = serializers.CharField(max_length=TITLE_LENGTH, required=False, allow_blank=True)
-    brief = serializers.CharField(max_length=1000, required=False, allow_blank=True)
+    title = Written(max_length=TITLE_LENGTH, required=False, allow_blank=True)
+    brief = Written(max_length=1000, required=False, allow_blank=True)
 
 
 class FilterSerializer(StrictSerializer):
@@ -217,7 +226,7 @@ class FilterSerializer(StrictSerializer):
     halted = serializers.BooleanField(required=False, help_text="true: those that stand still; false: all others.")
     created_after = Moment(required=False)
     created_before = Moment(required=False)
-    search = serializers.CharField(required=False, allow_blank=True, max_length=TITLE_LENGTH, help_text="Part of the title, in any case.")
+    search = Written(required=False, allow_blank=True, max_length=TITLE_LENGTH, help_text="Part of the title, in any case.")
 
 
 class WritingSerializer(StrictSerializer):

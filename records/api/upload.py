@@ -164,6 +164,8 @@ class _Form:
                 name = file_name
                 self._until(self._delimiter, arrival.write)
             else:
+                if field_name in fields:
+                    raise invalid(field_name, "repeated", _("Send this once."))
                 value = _Collected(LARGEST_FIELD)
                 self._until(self._delimiter, value)
                 fields[field_name] = value.text()

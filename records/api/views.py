@@ -74,6 +74,13 @@ def checked(serializer: type[StrictSerializer], data: Any) -> dict[str, Any]:
     return dict(filled.validated_data)
 
 
+def query(request: Request, *others: str) -> dict[str, str]:
+    """The parameters of the address, but for `others`. Raises ValidationError for one that comes twice: which one was meant, nobody knows."""
+    if repeated := sorted(name for name, values in request.query_params.lists() if len(values) > 1 and name not in others):
+        raise exceptions.ValidationError({name: [exceptions.ErrorDetail(_("Send this once."), "repeated")] for name in repeated})
+    return {name: value for name, value in request.query_params.dict().items() if name not in others}
+
+
 # ---- records ------------------------------------------------------------------------------------------------------------------------
 
 
@@ -87,8 +94,8 @@ class Records(GenericAPIView[AudioRecord]):
         responses={200: RecordSerializer(many=True), 400: ErrorSerializer},
     )
     def get(self, request: Request) -> Response:
-        asked = {name: value for name, value in request.query_params.dict().items() if name not in ("cursor", "limit")}
-        records = queries.filtered(queries.shown(asker(request)), **checked(FilterSerializer, asked))
+        asked = checked(FilterSerializer, query(request, "cursor", "limit"))
+        records = queries.filtered(queries.shown(asker(request)), **asked)
         return self.get_paginated_response(self.get_serializer(self.paginate_queryset(records), many=True).data)
 
     @extend_schema(
@@ -220,7 +227,7 @@ TRANSCRIPT_ANSWERS: dict[Any, Any] = {
 
 
 def transcript(request: Request, pk: UUID, kind: str) -> HttpResponseBase:
-    writing = checked(WritingSerializer, request.query_params.dict())
+    writing = checked(WritingSerializer, query(request))
     record = queries.get_with_structure(asker(request), pk)
     if record.structure_id is None:
         seconds = seconds_to_wait(record, timezone.now())
@@ -263,7 +270,9 @@ class TranscriptAs(APIView):
 
 AUDIO_ANSWERS: dict[Any, Any] = {
     (200, "audio/*"): OpenApiTypes.BINARY,
+    (200, "application/octet-stream"): OpenApiTypes.BINARY,  # what is no sound, or none that is known
     (206, "audio/*"): OpenApiTypes.BINARY,
+    (206, "application/octet-stream"): OpenApiTypes.BINARY,
     404: ErrorSerializer,
     416: OpenApiResponse(ErrorSerializer, "The file has no such range."),
     503: AWAY,

@@ -30,6 +30,8 @@ INPUT = (
     *("-protocol_whitelist", "file", "-format_whitelist", FORMATS),
     # how far it looks for streams, and how many it bears with
     *("-probesize", "50M", "-analyzeduration", "30M", "-max_streams", "100"),
+    # six channels of which the file says nothing are six microphones, not a film's: ffmpeg would take the fourth for the bass, and leave it out
+    *("-guess_layout_max", "2"),
     *("-threads", "1", "-i", f"file:{SOURCE}"),
 )
 STOPPED = 255  # exit status after a signal that ffmpeg handles itself
@@ -67,6 +69,7 @@ class AudioTrack:
 
     codec: str
     channels: int  # 1, 2, or 3 for any number above
+    unplaced: int = 0  # how many there are, where nobody knows what stands where; 0: that is known, or there are two at most
 
 
 @dataclass
@@ -86,6 +89,7 @@ DURATION = re.compile(r"  Duration: (\d+):(\d\d):(\d\d\.\d+)(?:, start: (\d+\.\d
 DECODED = re.compile(r"Input stream #0:\d+ \(audio\): (\d+) packets read .*?; (\d+) frames decoded(?:; (\d+) decode errors)?")
 LEVEL = re.compile(r"\[volumedetect@(\w+) @ .*\] \[info\] (n_samples|mean_volume): (-?[\d.]+)")
 ONE = re.compile(r", (mono|1 channels)\b")
+UNPLACED = re.compile(r", (\d+) channels\b")
 TWO = re.compile(r", (stereo|downmix|2 channels)\b")
 LINE = re.compile(r"(?:\[(?P<who>[^\]]*) @ [^\]]*\] )*\[(?P<level>fatal|error|warning|info|verbose)\] (?P<text>.*)")
 CUT = (": partial file", "File ended prematurely", "filesize and duration do not match", "Packet corrupt (")
@@ -161,7 +165,8 @@ class Report:
                 self.has_video = self.has_video or "(attached pic)" not in description
             else:
                 channels = 1 if ONE.search(description) else 2 if TWO.search(description) else 3
-                self.tracks.append(AudioTrack(re.split(r"[ ,]", description)[0], channels))
+                unplaced = UNPLACED.search(description) if channels > 2 else None
+                self.tracks.append(AudioTrack(re.split(r"[ ,]", description)[0], channels, int(unplaced[1]) if unplaced else 0))
 
     def _read_complaint(self, level: str, text: str) -> None:
         self.has_complained = self.has_complained or level != "warning"

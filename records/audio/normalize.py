@@ -253,7 +253,7 @@ class _Job:
         filters = [
             # speech in films sits in one of six channels; half of the headroom kept for all six is enough
             "aresample=rematrix_maxval=2",
-            _layout(2 if self.track.channels == 2 else 1),  # said outright, else ffmpeg may mix before the first meter
+            self._shape(2 if self.track.channels == 2 else 1),  # said outright, else ffmpeg may mix before the first meter
             f"volumedetect@{WHOLE}",
             mix or _layout(channels),
             f"volumedetect@{MIXED}",
@@ -285,13 +285,23 @@ class _Job:
         unified = self.made.with_name("unified")
         self._run(
             *ffmpeg.INPUT,
-            *("-map", f"0:a:{self.number}", *ffmpeg.NO_EXTRAS, "-af", f"{_layout(2)},aresample=48000:async=1"),
+            *("-map", f"0:a:{self.number}", *ffmpeg.NO_EXTRAS, "-af", f"{self._shape(2)},aresample=48000:async=1"),
             *("-c:a", "flac", *self._cap(), "-f", "matroska", f"file:{unified}"),
             file_bytes=int(LOSSLESS_BYTES_PER_S * (self.max_duration_s + 2 * OVERRUN_S)),
             is_converting=True,
         )
         unified.replace(self.source)
         self.number, self.track, self.is_unified = 0, AudioTrack("flac", channels=2), True
+
+    def _shape(self, channels: int) -> str:
+        """The filter that gives that many channels, one where ffmpeg can't mix them: it has no rule for channels whose places nobody knows.
+
+        These are added up, for the one that holds the speech would be drowned by a mean of twelve.
+        """
+        if not self.track.unplaced:
+            return _layout(channels)
+        everything = "+".join(f"c{number}" for number in range(self.track.unplaced))
+        return f"aformat=sample_fmts=fltp,pan=mono|c0={everything},alimiter=limit=0.9:level=0,{_layout(1)}"
 
     def _cap(self) -> tuple[str, str]:
         return "-t", f"{self.max_duration_s + OVERRUN_S:.3f}"

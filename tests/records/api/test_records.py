@@ -233,6 +233,18 @@ def test_the_search_knows_the_case_of_all_letters(api, anna, now):
         ("search=%00", "null_characters_not_allowed"),
         ("search=" + "x" * 300, "max_length"),
         ("sttaus=done", "unknown_field"),
+        ("halted=", "invalid"),
+        ("halted=null", "invalid"),
+        ("status=", "invalid_choice"),
+        ("created_before=", "invalid"),
+        ("status=done&status=uploaded", "repeated"),
+        ("limit=null", "invalid"),
+        ("limit=", "invalid"),
+        ("limit=0", "invalid"),
+        ("limit=-1", "invalid"),
+        ("limit=1.5", "invalid"),
+        ("limit=٣", "invalid"),
+        ("limit=1&limit=2", "invalid"),
     ],
 )
 def test_a_filter_that_is_none(api, query, code):
@@ -276,6 +288,10 @@ def test_title_and_brief_can_be_changed_while_it_is_worked_on(api, anna, now):
         ('{"title": NaN}', "parse_error"),
         ('{"title": null}', "null"),
         ('{"title": ["x"]}', "invalid"),
+        ('{"title": 7}', "invalid"),
+        ('{"title": 7.5}', "invalid"),
+        ('{"brief": 0}', "invalid"),
+        ('{"brief": true}', "invalid"),
         ('{"brief": "' + "x" * 1001 + '"}', "max_length"),
         ('{"title": "' + "x" * 256 + '"}', "max_length"),
         ('{"status": "done"}', "unknown_field"),
@@ -439,6 +455,7 @@ def test_how_a_transcript_is_written_can_be_chosen(api, spoken, asked, kind, lin
         ("speakers=perhaps", "invalid", "speakers"),
         ("words=", "invalid", "words"),
         ("colour=red", "unknown_field", "colour"),
+        ("words=true&words=false", "repeated", "words"),
     ],
 )
 @pytest.mark.parametrize("form", ["/transcript/", "/transcript.txt", "/transcript.vtt", "/transcript.json"])

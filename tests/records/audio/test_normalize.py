@@ -157,6 +157,25 @@ def test_speech_in_the_center_of_six_channels_is_heard(binary: str, speech: Path
     assert Sound(target).level(1.2, 2.8) > Sound(speech).level(1.2, 2.8) - 9
 
 
+@pytest.mark.parametrize("count", [3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 33])
+def test_each_of_many_microphones_is_heard(binary: str, tmp_path: Path, normalized: Run, count: int):
+    seconds = [silence(0.5 * number) + tone(0.5) for number in range(count)]
+
+    result, target = normalized(write_wav(tmp_path / "microphones.wav", *seconds))
+
+    assert (result.channels, result.notes) == (1, ())
+    assert result.duration_ms == pytest.approx(500 * count, abs=20)
+    sound = Sound(target)
+    for number in range(count):
+        assert sound.level(0.5 * number + 0.1, 0.5 * number + 0.4) > -20, number
+
+
+def test_many_microphones_that_hear_the_same_stay_below_full_scale(binary: str, tmp_path: Path, normalized: Run):
+    _, target = normalized(write_wav(tmp_path / "microphones.wav", *[tone(2)] * 12))
+
+    assert -20 < Sound(target).level(0.5, 1.8) < -1
+
+
 @pytest.mark.parametrize("codec", ["pcm_s16le", "pcm_f32le", "flac"])
 def test_channels_in_antiphase_do_not_cancel(binary: str, tmp_path: Path, normalized: Run, codec: str):
     sound = tone(2, hz=300)
