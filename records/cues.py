@@ -1,7 +1,6 @@
 """Subtitles as subtitlers make them: what is said, cut into cues and lines that can be read while they are heard. Pure and deterministic.
 
-The measures are those of the field (Netflix's and the BBC's timed text guidelines agree on them): two lines of 42 characters, 16 for scripts of full
-width, one to seven seconds, 20 characters a second.
+The measures: two lines of 42 characters, 16 for scripts of full width, one to seven seconds, 20 characters a second.
 """
 
 from __future__ import annotations

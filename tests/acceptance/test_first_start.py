@@ -37,7 +37,6 @@ class Command:
     def __init__(self, name: str, number: int, service: Service) -> None:
         self.name = name
         self.log = service.data / f"{number}-{name}.log"
-        self._service = service
         sound = service.data / f"{number}.wav"
         write_wav(sound, tone(1))
         arguments = {
@@ -45,13 +44,11 @@ class Command:
             "createsuperuser": ["--noinput", "--username", f"chief{number}", "--email", "chief@example.org"],
             "transcribe": [str(sound)],
         }
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, str(ROOT / "manage.py"), name, *arguments.get(name, [])],
                 cwd=ROOT,
-                env={**service.environment, "PORT": str(port), "DJANGO_SUPERUSER_PASSWORD": "a long word of passing"},
+                env={**service.environment, "PORT": str(free_port()), "DJANGO_SUPERUSER_PASSWORD": "a long word of passing"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
