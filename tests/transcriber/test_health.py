@@ -33,12 +33,13 @@ def test_the_process_serves_without_looking_at_anything(client: Client):
 
 def test_all_is_well_and_to_ask_is_cheap(client: Client):
     seat_a_worker()
+    client.get("/readyz")  # the first look of a process compares the migrations themselves, later ones their number
 
     with CaptureQueriesContext(connection) as queries:
         answer = client.get("/readyz")
 
     assert (answer.status_code, answer.json()) == (200, {"ready": True, "problems": {}})
-    assert len(queries) == 2
+    assert len(queries) == (3 if connection.vendor == "postgresql" else 2)  # a server may be a standby; a file shows that by itself
 
 
 def test_without_a_living_worker_it_is_not_ready(client: Client):
