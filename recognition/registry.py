@@ -37,6 +37,13 @@ def get(name: str) -> Provider:
     return provider
 
 
+def seconds_of_speech(raw: Path, beat: Callable[[], None]) -> float:
+    """What local recognition's voice detector, which is there whatever the provider, finds in raw 16-bit samples of one channel at 16 kHz."""
+    from recognition.providers.whisper.sound import seconds_of_speech
+
+    return seconds_of_speech(raw, beat)
+
+
 def _whisper() -> Provider:
     from recognition.providers.whisper import WhisperProvider
 

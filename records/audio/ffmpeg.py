@@ -70,6 +70,7 @@ class AudioTrack:
     codec: str
     channels: int  # 1, 2, or 3 for any number above
     unplaced: int = 0  # how many there are, where nobody knows what stands where; 0: that is known, or there are two at most
+    is_default: bool = False  # the file says that a player should take this one
 
 
 @dataclass
@@ -166,7 +167,8 @@ class Report:
             else:
                 channels = 1 if ONE.search(description) else 2 if TWO.search(description) else 3
                 unplaced = UNPLACED.search(description) if channels > 2 else None
-                self.tracks.append(AudioTrack(re.split(r"[ ,]", description)[0], channels, int(unplaced[1]) if unplaced else 0))
+                codec = re.split(r"[ ,]", description)[0]
+                self.tracks.append(AudioTrack(codec, channels, int(unplaced[1]) if unplaced else 0, "(default)" in description))
 
     def _read_complaint(self, level: str, text: str) -> None:
         self.has_complained = self.has_complained or level != "warning"

@@ -5,7 +5,11 @@ long is it really), one that decodes once and encodes once, measuring loudness o
 where the first result turns out to be wrong: channels that cancel each other, or sound that changes its form in the middle.
 
 Time zero is where the container begins, so that a late sound track is preceded by silence, and an early end of the sound in a film
-is followed by it. The sound track used is always the first one that this ffmpeg can decode, whatever is marked as default.
+is followed by it.
+
+Of several sound tracks the one is used that holds the most speech, and where none holds any, the loudest: a screen recorder's first track is
+often a desktop on which nothing was played. Where two have as much, it is the one marked as default, then the first. To find out takes one
+more run, and only where there are several that this ffmpeg can decode.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import errno
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -31,7 +35,9 @@ DAMAGED = "damaged"  # some of the sound could not be decoded and is missing
 RESAMPLED = "resampled"  # sampling rate or channels change in the middle and were brought to one form
 ONE_CHANNEL = "one_channel"  # the two channels cancel each other, so the first was used alone
 OTHER_TRACKS = "other_tracks"  # there are more sound tracks; only one was used
-NOTES = (TRUNCATED, DAMAGED, RESAMPLED, ONE_CHANNEL, OTHER_TRACKS)
+OTHER_SPEECH = "other_speech"  # another of them holds speech as well
+NOTES = (TRUNCATED, DAMAGED, RESAMPLED, ONE_CHANNEL, OTHER_TRACKS, OTHER_SPEECH)
+TRACK = "track_{}"  # which of several was used, counted from one; the last note
 
 WORKSPACE_PREFIX = ".audio-"  # of the folder made beside the target; one left by a killed worker may be swept
 BITRATE = {1: "32k", 2: "48k"}
@@ -45,10 +51,18 @@ WHOLE, MIXED = "whole", "mixed"  # names of the two meters among the filters
 INAUDIBLE = 10 ** (-70 / 10)
 CUT_ERRORS = 3  # complaints that a mere cut brings: half a packet, and what follows from it
 LAST_PACKET_S = 0.25
+LISTEN_S = 20 * 60.0  # so much of each of several tracks is listened to, all of it together no more than three times that
+EAR_RATE = 16_000  # Hz, of the raw sound that is listened to
+PART_S = 10.0  # in parts of this length, spread over a longer recording
+SPEECH_S = 0.5  # less is none: a click, a cough
+SAME_SPEECH = 0.95  # a film's languages: each a little more or less, and the one to take is the default
+SAME_LEVEL = 10 ** (-3 / 10)
 UNTOLD = ("wav", "mpegts")  # ffmpeg calls streamed WAV corrupt (we looked ourselves), and broadcasts begin and end anywhere
 COPY_CHUNK = 4 * 1024 * 1024
 
 Beat = Callable[[float | None], None]
+Listen = Callable[[Path, Callable[[], None]], float]
+"""Seconds of speech in a file of raw 16-bit samples, one channel at 16 kHz. Calls its second argument at least every half second."""
 
 
 @dataclass(frozen=True)
@@ -80,20 +94,21 @@ def normalize(
     channels: Literal["mix", "separate"],
     max_duration_s: float,
     beat: Beat,
+    listen: Listen | None = None,
 ) -> Normalized:
     """Write the normalized copy of `source` to `target`, which appears whole or not at all.
 
     "mix" gives one channel; "separate" keeps two apart, and mixes where there are more. Opus in Ogg that already has this form
     and decodes without an error keeps its packets.
 
-    `beat` is called at least every half second with the progress (0..1, None while unknown); whatever it raises, BaseException
+    `listen` tells how much speech there is, where there are several tracks to choose from; without it the loudest is used. `beat` is called at least every half second with the progress (0..1, None while unknown); whatever it raises, BaseException
     included, ends the work at once and comes through. Raises AudioRejected or AudioFailed.
     """
     sniffed = sniff(source)
     beat(None)
     try:
         with tempfile.TemporaryDirectory(prefix=WORKSPACE_PREFIX, dir=target.parent, ignore_cleanup_errors=True) as folder:
-            job = _Job(Path(folder), sniffed, channels == "separate", max_duration_s, beat)
+            job = _Job(Path(folder), sniffed, channels == "separate", max_duration_s, beat, listen)
             job.take_in(source)
             result = job.work()
             beat(1.0)
@@ -114,13 +129,14 @@ def normalize(
 class _Job:
     """One recording on its way, in a folder of its own."""
 
-    def __init__(self, folder: Path, sniffed: Sniffed, separate: bool, max_duration_s: float, beat: Beat) -> None:
+    def __init__(self, folder: Path, sniffed: Sniffed, separate: bool, max_duration_s: float, beat: Beat, listen: Listen | None) -> None:
         self.source = folder / "in" / ffmpeg.SOURCE
         self.made = folder / "made"
         self.sniffed = sniffed
         self.separate = separate
         self.max_duration_s = max_duration_s
         self.beat = beat
+        self.listen = listen
         self.notes: set[str] = set()
         self.progress = 0.0
         self.deadline = 0.0
@@ -128,7 +144,9 @@ class _Job:
         # Found out by _examine:
         self.number = 0  # of the sound track to use, among the sound tracks
         self.track = AudioTrack(codec="none", channels=1)
+        self.taken: tuple[str, ...] = ()
         self.total_s = 0.0
+        self.reached_s = 0.0  # the end of the longest track: a header tells the length of the whole
         self.announced_s = 0.0
         self.has_video = False
         self.is_cut = False
@@ -168,7 +186,7 @@ class _Job:
             format="ogg",
             source_format=source_format,
             source_duration_ms=round(self.total_s * 1000),
-            notes=tuple(note for note in NOTES if note in self.notes),
+            notes=(*(note for note in NOTES if note in self.notes), *self.taken),
         )
 
     def _examine(self) -> str:
@@ -179,7 +197,8 @@ class _Job:
         decodable = [number for number, track in enumerate(report.tracks) if track.codec != "none"]
         if not decodable:
             raise AudioRejected("undecodable")
-        self.number, self.track = decodable[0], report.tracks[decodable[0]]
+        self.number = decodable[0] if len(decodable) == 1 else self._choose(decodable, report)
+        self.track = report.tracks[self.number]
         self.total_s, self.has_video = report.end_s, report.has_video
         if self.number or not self.total_s:  # that was another track, or there was no getting along with the video
             self.total_s = self._walk(self.number, with_video=self.total_s > 0).end_s
@@ -187,6 +206,8 @@ class _Job:
             raise self._too_long()
         if len(report.tracks) > 1:
             self.notes.add(OTHER_TRACKS)
+            self.taken = (TRACK.format(self.number + 1),)
+        self.reached_s = max(self.reached_s, report.end_s)
         if 0 < report.announced_s - self.total_s < LAST_PACKET_S:  # older versions report where the last packet begins
             self.total_s = report.announced_s
         self.announced_s = report.announced_s
@@ -194,9 +215,47 @@ class _Job:
         self.deadline += time_budget(duration_s=self.total_s, size=0)
         return report.source_format
 
+    def _choose(self, numbers: Sequence[int], walked: Report) -> int:
+        """The number of the track to use: of those with the most speech, else of the loudest, the default one, then the first."""
+        seconds = max(walked.announced_s, walked.end_s)
+        self.deadline += time_budget(duration_s=len(numbers) * seconds, size=0)
+        share = min(LISTEN_S, 3 * LISTEN_S / len(numbers))
+        every = PART_S * seconds / share
+        # Of a long recording parts from its whole length, not its beginning: people begin to speak when they begin.
+        part = f"aselect='lt(mod(t,{every:.3f}),{PART_S})'," if every > PART_S else ""
+        folder = self.made.with_name("heard")
+        folder.mkdir()
+        outputs: list[str] = []
+        for number in numbers:
+            heard = f"{self._shape(1, walked.tracks[number])},volumedetect@t{number},{part}aresample={EAR_RATE},aformat=sample_fmts=s16"
+            sound = ("-map", f"0:a:{number}", *ffmpeg.NO_EXTRAS, "-af", heard, *self._cap())
+            outputs += [*sound, "-f", "s16le", f"file:{folder / str(number)}"]
+        most = int(EAR_RATE * 2 * (self.max_duration_s + OVERRUN_S))
+        report, _ = self._run(*ffmpeg.INPUT, *outputs, file_bytes=most)
+        self.reached_s = report.end_s
+
+        speech: dict[int, float] = {}
+        level: dict[int, float] = {}
+        for number in numbers:
+            raw = folder / str(number)
+            parts = report.levels.get(f"t{number}", [])
+            samples = sum(part.samples for part in parts)
+            level[number] = sum(part.power for part in parts) / samples if samples else 0.0
+            speech[number] = (
+                self.listen(raw, lambda: self.beat(None)) if self.listen and raw.exists() and level[number] > INAUDIBLE else 0.0
+            )
+            raw.unlink(missing_ok=True)
+        folder.rmdir()
+        measured, same = (speech, SAME_SPEECH) if max(speech.values()) >= SPEECH_S else (level, SAME_LEVEL)
+        best = [number for number in numbers if measured[number] >= same * max(measured.values())]
+        chosen = next((number for number in best if walked.tracks[number].is_default), best[0])
+        if any(seconds >= SPEECH_S for number, seconds in speech.items() if number != chosen):
+            self.notes.add(OTHER_SPEECH)
+        return chosen
+
     def _judge(self, source_format: str, made_s: float) -> None:
         """Note whether the recording was cut or damaged."""
-        ends_early = self.announced_s - max(self.total_s, made_s) > max(0.5, 0.02 * self.announced_s)
+        ends_early = self.announced_s - max(self.total_s, self.reached_s, made_s) > max(0.5, 0.02 * self.announced_s)
         # Damage in the middle shortens an MP3, too; elsewhere the times of what follows hold.
         if self.is_cut or (ends_early and not (source_format == "mp3" and self.errors)):
             self.notes.add(TRUNCATED)
@@ -293,14 +352,15 @@ class _Job:
         unified.replace(self.source)
         self.number, self.track, self.is_unified = 0, AudioTrack("flac", channels=2), True
 
-    def _shape(self, channels: int) -> str:
+    def _shape(self, channels: int, track: AudioTrack | None = None) -> str:
         """The filter that gives that many channels, one where ffmpeg can't mix them: it has no rule for channels whose places nobody knows.
 
         These are added up, for the one that holds the speech would be drowned by a mean of twelve.
         """
-        if not self.track.unplaced:
+        unplaced = (track or self.track).unplaced
+        if not unplaced:
             return _layout(channels)
-        everything = "+".join(f"c{number}" for number in range(self.track.unplaced))
+        everything = "+".join(f"c{number}" for number in range(unplaced))
         return f"aformat=sample_fmts=fltp,pan=mono|c0={everything},alimiter=limit=0.9:level=0,{_layout(1)}"
 
     def _cap(self) -> tuple[str, str]:

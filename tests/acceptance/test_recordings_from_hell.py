@@ -21,6 +21,13 @@ from tests.inputs import NEIGHBOUR, inputs_dir, load_expectations, recordings  #
 
 pytestmark = [pytest.mark.django_db, pytest.mark.xdist_group("whisper"), pytest.mark.no_database]
 
+TRACKS = {
+    "two_tracks_hum_first.mkv": ["other_tracks", "track_2"],
+    "call_on_two_tracks.mp4": ["other_tracks", "other_speech"],
+    "film_two_languages.mkv": ["other_tracks", "other_speech"],
+}
+"""What is noted of recordings with more than one track."""
+
 
 @pytest.fixture(scope="session")
 def whisper(tmp_path_factory: pytest.TempPathFactory) -> WhisperProvider:
@@ -66,6 +73,7 @@ def test_what_a_person_gets(name: str, inputs_dir: Path, api: APIClient, whisper
     assert answer["status"] == "done"
     assert answer["duration_ms"] / 1000 == pytest.approx(wanted.duration_s, abs=wanted.tolerance_s)
     assert bool(answer["notes"]) or not wanted.partial
+    assert set(TRACKS.get(name, ())) <= set(answer["notes"])
     transcript = api.get(f"/api/v1/records/{record.pk}/transcript.json").json()
     said = " ".join(utterance["text"] for utterance in transcript["utterances"]).lower()
     for word in wanted.must_not_say:

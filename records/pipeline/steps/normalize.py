@@ -6,6 +6,7 @@ from django.conf import settings
 from django.core.files.base import File as Bytes
 from django.core.files.storage import default_storage
 
+from recognition import registry
 from recognition.sources import local_copy
 from records import audio
 from records.models import AudioRecord, File
@@ -26,6 +27,7 @@ def normalize(record: AudioRecord, *, heartbeat: Heartbeat, checkpoint: Checkpoi
                 channels=config.audio.channels,
                 max_duration_s=config.intake.max_duration.total_seconds(),
                 beat=heartbeat.beat,
+                listen=registry.seconds_of_speech,
             )
         heartbeat.beat()
         with target.open("rb") as contents:

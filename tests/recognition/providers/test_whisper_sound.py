@@ -22,6 +22,7 @@ from recognition.providers.whisper.sound import (
     _passages,
     _quietest,
     _stretches,
+    seconds_of_speech,
     windows,
 )
 from tests.audio import noise, silence, tone, write_wav
@@ -48,6 +49,35 @@ def stretches(*pairs: tuple[float, float]) -> list[Stretch]:
 def found(samples: Samples, cutting: Cutting | None = None, *, block: int = 30 * RATE) -> list[Stretch]:
     blocks = [samples[start : start + block] for start in range(0, len(samples), block)]
     return list(_stretches(blocks, cutting or Cutting(), lambda decoded: None))
+
+
+def raw(path: Path, samples: Samples) -> Path:
+    path.write_bytes((samples * 32767).astype("<i2").tobytes())
+    return path
+
+
+# ---- how much speech there is -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gain", [1.0, 0.02])
+def test_speech_is_counted_however_quiet(gain: float, tmp_path: Path):
+    speech = read(DEMO).samples
+    beats: list[None] = []
+
+    counted = seconds_of_speech(
+        raw(tmp_path / "raw", np.concatenate([speech * gain, np.zeros(60 * RATE, np.float32)])), lambda: beats.append(None)
+    )
+
+    assert 0.6 * len(speech) / RATE < counted <= len(speech) / RATE + 0.5
+    assert len(beats) == -(-(len(speech) + 60 * RATE) // (30 * RATE))
+
+
+@pytest.mark.parametrize("samples", [silence(40), noise(40, volume=0.3), noise(40, volume=0.0008), tone(40), [], [1]])
+def test_what_is_no_speech_counts_nothing(samples: list[int], tmp_path: Path):
+    path = raw(tmp_path / "raw", (np.asarray(samples) / 32767).astype(np.float32))
+    path.write_bytes(path.read_bytes() + b"0")  # cut off within a sample
+
+    assert seconds_of_speech(path, lambda: None) == 0
 
 
 # ---- decoding -----------------------------------------------------------------------------------------------------------------------

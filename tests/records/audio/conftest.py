@@ -11,6 +11,7 @@ from typing import Literal
 import pytest
 
 from records.audio import Normalized, ffmpeg_binary, normalize
+from records.audio.normalize import Listen
 from tests.inputs import inputs_dir
 
 __all__ = ["inputs_dir"]
@@ -69,11 +70,13 @@ class Sound:
 def normalized(tmp_path: Path) -> Callable[..., tuple[Normalized, Path]]:
     """Normalize a file with a beat that does nothing; what came out and where."""
 
-    def run(source: Path, *, channels: Literal["mix", "separate"] = "mix", max_duration_s: float = 3600) -> tuple[Normalized, Path]:
+    def run(
+        source: Path, *, channels: Literal["mix", "separate"] = "mix", max_duration_s: float = 3600, listen: Listen | None = None
+    ) -> tuple[Normalized, Path]:
         folder = tmp_path / "out"
         folder.mkdir(exist_ok=True)
         target = folder / f"{len(list(folder.iterdir()))}.ogg"
-        result = normalize(source, target, channels=channels, max_duration_s=max_duration_s, beat=lambda progress: None)
+        result = normalize(source, target, channels=channels, max_duration_s=max_duration_s, beat=lambda progress: None, listen=listen)
         return result, target
 
     return run

@@ -7,14 +7,18 @@ import random
 import shutil
 import subprocess
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from recognition import registry
 from records.audio import FAILURES, NOTES, REJECTIONS, WORKSPACE_PREFIX, AudioFailed, AudioRejected, Normalized, normalize
 from records.audio.ogg import read_opus
 from tests.audio import noise, silence, tone, write_wav
+from tests.recognition.providers.whisper_engine import DEMO
 from tests.records.audio.conftest import Sound, make, packets, picture
+from tests.speech import read
 
 pytestmark = pytest.mark.no_database
 
@@ -194,20 +198,84 @@ def test_unrelated_channels_are_not_taken_for_antiphase(binary: str, tmp_path: P
     assert result.notes == ()
 
 
-def test_first_track_that_can_be_decoded_is_used(binary: str, tmp_path: Path, normalized: Run):
-    first = write_wav(tmp_path / "first.wav", tone(1) + silence(1))
-    second = write_wav(tmp_path / "second.wav", silence(1) + tone(1))
-    source = make(
+def _two_tracks(tmp_path: Path, first: list[int], second: list[int], *, default: int = 0) -> Path:
+    sounds = [write_wav(tmp_path / f"{name}.wav", samples) for name, samples in (("first", first), ("second", second))]
+    return make(
         tmp_path / "two.mka",
-        *("-i", first, "-i", second, "-map", "0", "-map", "1", "-c:a", "flac"),
-        *("-disposition:a:0", "0", "-disposition:a:1", "default"),
+        *("-i", sounds[0], "-i", sounds[1], "-map", "0", "-map", "1", "-c:a", "flac"),
+        *("-disposition:a", "0", f"-disposition:a:{default}", "default"),
     )
 
-    result, target = normalized(source)
 
-    assert result.notes == ("other_tracks",)
-    assert Sound(target).level(0.2, 0.8) > -20
-    assert Sound(target).level(1.2, 1.8) < -50
+@pytest.mark.parametrize("default", [0, 1])
+def test_of_tracks_that_sound_alike_the_default_one_is_used(binary: str, default: int, tmp_path: Path, normalized: Run):
+    result, target = normalized(_two_tracks(tmp_path, tone(1) + silence(1), silence(1) + tone(1), default=default))
+
+    assert result.notes == ("other_tracks", f"track_{default + 1}")
+    assert Sound(target).level(0.2 + default, 0.8 + default) > -20
+    assert Sound(target).level(1.2 - default, 1.8 - default) < -50
+
+
+@pytest.mark.parametrize("loud", [0, 1])
+def test_without_speech_the_loudest_track_is_used(binary: str, loud: int, tmp_path: Path, normalized: Run):
+    sounds = [noise(2, volume=0.0008), tone(2)]
+    result, target = normalized(_two_tracks(tmp_path, sounds[1 - loud], sounds[loud], default=1 - loud), listen=lambda raw, beat: 0.0)
+
+    assert result.notes == ("other_tracks", f"track_{loud + 1}")
+    assert Sound(target).level(0.2, 1.8) > -20
+
+
+@pytest.mark.parametrize("seconds", [{"0": 1.0, "1": 3.0}, {"0": 3.0, "1": 1.0}, {"0": 0.2, "1": 2.9}, {"0": 2.9, "1": 3.0}])
+def test_the_track_with_the_most_speech_is_used(binary: str, seconds: dict[str, float], tmp_path: Path, normalized: Run):
+    heard: list[str] = []
+
+    def listen(raw: Path, beat: Callable[[], None]) -> float:
+        beat()
+        heard.append(raw.name)
+        assert raw.stat().st_size == pytest.approx(2 * 16_000 * 3, rel=0.01)
+        return seconds[raw.name]
+
+    result, target = normalized(_two_tracks(tmp_path, tone(3, volume=0.5), tone(3, volume=0.05)), listen=listen)
+
+    used = 1 if seconds["1"] > 1.1 * seconds["0"] else 0  # a tie goes to the default, here the first
+    spoken = ("other_speech",) if seconds[str(1 - used)] >= 0.5 else ()
+    assert result.notes == ("other_tracks", *spoken, f"track_{used + 1}")
+    assert (Sound(target).level(0.2, 2.8) > -20) == (used == 0)
+    assert heard == ["0", "1"]
+
+
+def test_a_file_of_tracks_that_is_cut_off_is_noted(binary: str, tmp_path: Path, normalized: Run):
+    whole = _two_tracks(tmp_path, noise(20), noise(15, seed=2))
+    cut = tmp_path / "cut.mka"
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+
+    assert "truncated" not in normalized(whole)[0].notes
+    assert "truncated" in normalized(cut)[0].notes
+
+
+def test_speech_is_preferred_to_what_is_louder(binary: str, tmp_path: Path, normalized: Run):
+    speech = [int(sample * 3000) for sample in read(DEMO).samples]
+
+    result, _ = normalized(_two_tracks(tmp_path, noise(10, volume=0.5), speech), listen=registry.seconds_of_speech)
+
+    assert result.notes == ("other_tracks", "track_2")
+
+
+def test_of_a_long_recording_parts_are_listened_to(binary: str, tmp_path: Path, normalized: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(import_module("records.audio.normalize"), "LISTEN_S", 20.0)
+    heard = {}
+
+    def listen(raw: Path, beat: Callable[[], None]) -> float:
+        heard[raw.name] = raw.read_bytes()
+        return 0.0
+
+    normalized(_two_tracks(tmp_path, silence(30) + tone(30), silence(60)), listen=listen)
+
+    assert heard.keys() == {"0"}  # digital silence needs no listening
+    assert len(heard["0"]) == pytest.approx(2 * 16_000 * 20, rel=0.06)
+    middle = len(heard["0"]) // 2
+    assert not any(heard["0"][: middle - 16_000])
+    assert any(heard["0"][middle:])
 
 
 # ---- times
