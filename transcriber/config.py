@@ -145,6 +145,15 @@ def _secret(help_text: str) -> Any:
 class Web:
     allowed_hosts: tuple[str, ...] = _key(["localhost", "127.0.0.1", "[::1]"], _texts, "Host names under which the service is reached.")
     https: bool = _key(False, _truth, "A proxy in front speaks HTTPS and sets X-Forwarded-Proto: secure cookies, redirects, HSTS.")
+    hsts: timedelta = _key(
+        "365d", _span("0s", "3650d"), "With https: how long a browser that was here once refuses to come without it. 0s: it is not told to."
+    )
+    hsts_subdomains: bool = _key(
+        False, _truth, "Have it refuse that for all names below this one, too. For the owner of the domain to decide."
+    )
+    hsts_preload: bool = _key(
+        False, _truth, "Agree to the name being built into browsers, which is hard to undo. Only with hsts_subdomains."
+    )
     proxies: int = _key(
         0,
         _whole(0, 100),

@@ -277,9 +277,11 @@ if TRANSCRIBER.web.https:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_SSL_REDIRECT = True
     SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]
-    SECURE_HSTS_SECONDS = 31536000
-    SECURE_HSTS_INCLUDE_SUBDOMAINS = True
-    SECURE_HSTS_PRELOAD = True
+    SECURE_HSTS_SECONDS = int(TRANSCRIBER.web.hsts.total_seconds())
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = TRANSCRIBER.web.hsts_subdomains
+    SECURE_HSTS_PRELOAD = TRANSCRIBER.web.hsts_preload
+    # How far this goes is the domain owner's decision, and was made in the configuration.
+    SILENCED_SYSTEM_CHECKS = ["security.W004", "security.W005", "security.W021"]
     SESSION_COOKIE_SECURE = True
     CSRF_COOKIE_SECURE = True
 

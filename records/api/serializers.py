@@ -88,7 +88,9 @@ class RecordSerializer(serializers.Serializer[AudioRecord]):
     language = serializers.SerializerMethodField(help_text="Asked for; null: detect.")
     detected_language = serializers.SerializerMethodField(help_text="What was spoken; null until it is known, and if nobody spoke.")
     topics = serializers.SerializerMethodField()
-    notes = serializers.ListField(child=serializers.CharField(), help_text="Codes of what was done to the recording, such as truncated or track_2.")
+    notes = serializers.ListField(
+        child=serializers.CharField(), help_text="Codes of what was done to the recording, such as truncated or track_2."
+    )
     duration_ms = serializers.SerializerMethodField()
     files = serializers.SerializerMethodField()
     links = serializers.SerializerMethodField()
