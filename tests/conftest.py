@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.utils import translation
 
 from recognition import registry
 from records.delivery import Finished, receivers
@@ -87,6 +88,13 @@ def delivered() -> Iterator[list[Finished]]:
     receivers.append(told.append)
     yield told
     receivers.remove(told.append)
+
+
+@pytest.fixture(autouse=True)
+def _own_language() -> Iterator[None]:
+    """A request leaves its viewer's language active in its thread, which here is the next test's as well."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture(autouse=True)
